@@ -28,8 +28,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction as Q
-from functools import partial
-from itertools import compress, pairwise, product, zip_longest
+from functools import cache, partial
+from itertools import compress, pairwise, product
 from math import inf, isfinite
 from operator import mul
 from pathlib import Path
@@ -532,7 +532,7 @@ def by_matches(case: Case) -> str:
         bounding = paired(found)
     except Fails:  # activations with other slopes
         bounding = unpaired(case)
-    return f"{how}, {within(case, bounding, [case.place.box()])}"
+    return f"{how}, {within(case, bounding)}"
 
 
 def by_identity(case: Case) -> str:
@@ -765,7 +765,7 @@ def by_channels(case: Case) -> str:
         how = "up to rounding" if table.room else "exactly"
         return f"the normal forms agree over {len(table.atoms)} hyperplanes, {how}"
     if case.tolerance and len(case.place.ends) <= 8:
-        return within(case, unpaired(case), [case.place.box()])
+        return within(case, unpaired(case))
     raise TooLarge("channels that are only bounded, or whose normal forms do not agree")
 
 
@@ -890,21 +890,46 @@ def by_cells(case: Case) -> str:
     return f"the exact affine maps agree on all {len(seen)} regions{how}"
 
 
-# -- bounds of differences, in floats with their errors ----------------------------------------------------------------
+# -- bounds of differences, in fixed point -----------------------------------------------------------------------------
+#
+# A form ``c + sum_k g_k e_k``, ``|e_k| <= 1``, is one integer, ``c + g_1 2^w + g_2 2^(2w) + ...``: parts in units of
+# ``2^-value``. What is linear is done to all parts at once, by sums of products of integers, which are exact; only a
+# shift to the right rounds, every part down by less than a unit. A part may be negative: it borrows from the next one.
+# The integer still tells its parts as long as all are below ``2^(w-1)`` in size, and none is taken apart before a bound
+# of the sum of their sizes is known to be below that. Beside it stand an ``error``, which bounds what all rounding was
+# off by, and a ``size``, at least the sum of the absolute parts and the error, so at least any value.
+#
+# Whatever a box proves to be linear stays linear on every part of it. So the rows are written anew where the tree was
+# looked at, over the inputs and the switches that are open there: further down most of the networks is gone.
 
-U, TINY = 1.01 * 2.0**-53, 1e-290
-"""What rounding is off by, relatively, and more than all that the sums of one number lose below the normal floats."""
-LEAST = 2.0**-960
-"""The size of coefficients below it: their rounding is off by less than ``U`` times that."""
-Form = tuple[list[float], float, float]
-"""``c + sum_k g_k e_k`` with ``|e_k| <= 1`` as ``[c, g_1, ...]``, what it may be off by, and the sum of all sizes."""
-ZERO: Form = ([0.0], 0.0, 0.0)
-Line = tuple[tuple[Atom, ...], list[float], list[float]]
-"""A row in floats: atoms, coefficients rounded to nearest, and their sizes; those that it has not are 0."""
-Step = tuple[Node, list[Atom], list[Line], list[Line] | None]
-"""A switch, the atoms that it makes, what it reads, and the difference from what its partner reads, if it has one."""
+Form = tuple[int, int, int]
+"""Parts, error and size."""
+ZERO: Form = (0, 0, 0)
+Line = tuple[tuple[Atom, ...], list[int], list[float], int, int, list[bool]]
+"""A row: atoms, weights in units of ``2^-weight``, sizes of these and their sum, an error, which weights are off."""
 Box = list[tuple[float, float]]
-dot: Callable[[Sequence[float], Sequence[float]], float] = getattr(math, "sumprod", lambda p, q: sum(map(mul, p, q)))
+Span = tuple[int, int]
+Term = tuple[int, bool, str, int]
+"""A weight, whether it was rounded, and what it belongs to: entry ``i`` of what is read (``z``), of its differences
+(``d``), or of what the switch makes (``h``)."""
+Link = tuple[list[Term], int, int]
+"""What a switch makes of what it reads: a sum of terms, and something between two numbers."""
+Links = tuple[list[Link], list[Link]]
+AIM, WEIGHTS = 26, -2
+"""Bits of values below the tolerance, and of weights beyond those of values; 40 and 8 more where these do not do."""
+FEW, EVERY = 4, 3
+"""Leaves below a box from which on it is worth a look of its own, and how many splits below the last one."""
+
+
+@dataclass
+class Step:
+    """A switch, the atoms that it makes, what it reads, and the difference from what its partner reads, if it has one;
+    as rows, or as lines."""
+
+    node: Node
+    atoms: list[Atom]
+    rows: list[Any]
+    gaps: list[Any] | None
 
 
 @dataclass
@@ -916,22 +941,375 @@ class Bounding:
     """
 
     steps: list[Step]
-    outputs: list[Line]
-    ends: list[Line]
+    outputs: list[Any]
+    ends: list[Any]
+
+    def fixed(self, bits: int) -> Bounding:
+        """With lines for rows."""
+        steps = [
+            Step(s.node, s.atoms, lines(s.rows, bits), None if s.gaps is None else lines(s.gaps, bits))
+            for s in self.steps
+        ]
+        return Bounding(steps, lines(self.outputs, bits), lines(self.ends, bits))
 
 
-def lines(rows: list[Row]) -> list[Line]:
-    """Rows in floats: over the atoms of all of them where most have most, so that these are gathered only once."""
+def lines(rows: list[Row], bits: int) -> list[Line]:
+    """Rows in fixed point: over the atoms of all of them where most have most, so that these are gathered only once."""
     shared = tuple(dict.fromkeys(atom for row in rows for atom in row))
     dense, made = 4 * sum(map(len, rows)) > len(rows) * len(shared), []
     for row in rows:
         atoms = shared if dense else tuple(row)
-        try:
-            numbers = [float(row.get(atom, 0)) for atom in atoms]
-        except OverflowError:
-            raise TooLarge("a coefficient beyond the floats") from None
-        made.append((atoms, numbers, [max(abs(v), LEAST) * (a in row) for a, v in zip(atoms, numbers, strict=True)]))
+        both = [divmod(row[a].numerator << bits, row[a].denominator) if a in row else (0, 0) for a in atoms]
+        made.append(line(atoms, [w for w, _ in both], 0, [rest != 0 for _, rest in both]))
     return made
+
+
+def line(atoms: tuple[Atom, ...], weights: list[int], error: int, rough: Sequence[bool] = ()) -> Line:
+    sizes = [*map(abs, weights)]
+    return atoms, weights, [*map(float, sizes)], sum(sizes), error, list(rough) if any(rough) else []
+
+
+@cache
+def ones(width: int, count: int) -> int:
+    """A one in every part."""
+    return ((1 << width * count) - 1) // ((1 << width) - 1)
+
+
+@cache
+def short_parts(width: int, count: int) -> struct.Struct:
+    """Parts as bytes, where 64 bits of each are enough."""
+    return struct.Struct("<" + f"q{width // 8 - 8}x" * count)
+
+
+def added(sizes: Iterable[float], errors: Iterable[float], reach: Iterable[int], rough: list[bool]) -> int:
+    """At least the sum of products of sizes and errors, none of them between 0 and 1, and of what rough weights lose.
+
+    Every product and sum is off by less than ``2^-52`` of itself, and there are less than ``2^30`` of them.
+    """
+    total: float = sum(map(mul, sizes, errors))
+    return int(total * (1 + 2.0**-20)) + (total > 0) + (sum(compress(reach, rough)) if rough else 0)
+
+
+class Packed:
+    """Forms of atoms in ``parts`` of ``width`` bits; ``loss`` is what rounding all parts down is off by."""
+
+    def __init__(self, bits: tuple[int, int], width: int) -> None:
+        (self.value, self.weight), self.width = bits, width
+        self.half, self.one, self.whole = 1 << (width - 1), (1 << width) - 1, 1 << self.weight
+        self.parts, self.loss, self.unit = 0, 0, 0
+        self.forms: dict[Atom, Form] = {}
+
+    def grow(self, loss: int) -> int:
+        """One part more; its place."""
+        place = self.width * self.parts
+        self.unit |= 1 << place
+        self.parts += 1
+        self.loss += loss
+        return place
+
+    def rounded(self, parts: int, size: int) -> int:
+        """Parts without the bits of weights, rounded down; the sum of their sizes is at most ``size``."""
+        if size >= self.half:
+            raise OverflowError("a part does not fit")
+        unit = self.unit
+        kept = parts + (unit << self.width - 1) >> self.weight & unit * (self.one >> self.weight)
+        return kept - unit * (self.half >> self.weight)
+
+    def mixed(self, terms: list[tuple[int, bool, Form]]) -> Form:
+        """A combination of a few forms."""
+        terms = [term for term in terms if term[2][2] and (term[0] or term[1])]
+        if not terms:
+            return ZERO
+        if len(terms) == 1 and terms[0][0] == self.whole:
+            return terms[0][2]
+        size = sum(abs(w) * form[2] for w, _, form in terms)
+        parts = self.rounded(sum(w * form[0] for w, _, form in terms), size)
+        error = sum(abs(w) * form[1] + rough * form[2] for w, rough, form in terms)
+        error = (error >> self.weight) + 1 + self.loss
+        return parts, error, (size >> self.weight) + 1 + self.parts + error
+
+
+def less_form(p: Form, q: Form) -> Form:
+    """A difference, which rounds nothing."""
+    return p[0] - q[0], p[1] + q[1], p[2] + q[2]
+
+
+class Zonotopes(Packed):
+    """Forms of all atoms on a box; without generators they are plain ranges."""
+
+    def __init__(self, bits: tuple[int, int], width: int, box: Box, generators: bool) -> None:
+        super().__init__(bits, width)
+        self.generators, self.inputs, self.opened = generators, len(box), list[int]()
+        self.links: list[tuple[list[Link], list[Link], list[Form], list[Form]]] = []
+        self.forms[ONE] = (1 << self.value + self.grow(1), 0, 1 << self.value)
+        for k, (low, high) in enumerate(box, start=1):
+            (m, d), (n, e) = low.as_integer_ratio(), high.as_integer_ratio()
+            self.forms[(0, k)] = self.spread(ZERO, (m << self.value) // d, -((-n << self.value) // e))
+
+    def spread(self, form: Form, low: int, high: int) -> Form:
+        """The form plus anything between two numbers."""
+        if not (low or high):
+            return form
+        middle = low + high >> 1
+        reach = high - middle
+        parts, error, size = form[0] + middle, form[1], form[2] + abs(middle) + reach
+        if size >= self.half:
+            raise OverflowError("a part does not fit")
+        if self.generators:
+            return parts + (reach << self.grow(1)), error, size
+        return parts, error + reach, size
+
+    def ends(self, form: Form) -> Span:
+        """Between what a form is."""
+        parts, error, size = form
+        if not size:
+            return 0, 0
+        if size >= self.half:
+            raise OverflowError("a part does not fit")
+        width, count = self.width, self.parts - 1
+        parts += self.unit << width - 1
+        middle = (parts & self.one) - self.half
+        if count:
+            parts >>= width
+            top = (self.unit >> width) << width - 1
+            positive = parts & top
+            negative = positive ^ top
+            # half more stands there: it goes where a part is at least zero, else the part is turned round, up to one
+            parts ^= positive ^ (negative - (negative >> width - 1))
+            error += negative.bit_count()
+            while count > 1:
+                count = count + 1 >> 1
+                parts = (parts >> width * count) + (parts & (1 << width * count) - 1)
+            error += parts
+        return middle - error, middle + error
+
+    def of(self, rows: list[Line]) -> tuple[list[Form], list[Span]]:
+        """Combinations of forms, and between what they are."""
+        ready, made, seen = {}, list[Form](), list[Span]()
+        for atoms in {row[0] for row in rows}:
+            parts, errors, reach = columns([self.forms[atom] for atom in atoms])
+            ready[atoms] = parts, [*map(float, errors)], reach, max(reach, default=0)
+        for atoms, weights, sizes, norm, error, rough in rows:
+            parts, losses, reach, most = ready[atoms]
+            spend(len(parts) * self.parts // 32)
+            total, lost = sum(map(mul, weights, parts)), added(sizes, losses, reach, rough)
+            if total or lost or error:
+                total, lost = self.rounded(total, norm * most), (lost >> self.weight) + 1 + self.loss + error
+                low, high = self.ends((total, lost, self.half - 1))  # a weight has some bits: what is rounded fits
+                made.append((total, lost, max(abs(low), abs(high))))
+                seen.append((low, high))
+            else:
+                made.append(ZERO)  # exactly
+                seen.append((0, 0))
+        return made, seen
+
+    def run(self, steps: list[Step]) -> None:
+        for step in steps:
+            read, seen = self.of(step.rows)
+            gaps, apart = self.of(step.gaps) if step.gaps is not None else ([], [])
+            links = self.maxima if step.node.kind == "maximum" else self.bends
+            mine, theirs = links(step.node, read, seen, gaps, apart)
+            self.links.append((mine, theirs, read, gaps))
+            made: dict[str, list[Form]] = {"z": read, "d": gaps, "h": []}
+            for (k, i), link in zip(step.atoms, mine, strict=True):
+                made["h"].append(self.linked(link, made))
+                self.forms[(k, i)] = made["h"][-1]
+            for (k, i), link in zip(step.atoms, theirs, strict=False):
+                self.forms[(k, -1 - i)] = self.linked(link, made)
+
+    def linked(self, link: Link, made: dict[str, list[Form]]) -> Form:
+        return self.spread(self.mixed([(w, rough, made[name][i]) for w, rough, name, i in link[0]]), *link[1:])
+
+    def beside(self, low: int, high: int, s: int, rough: bool) -> tuple[int, int, int]:
+        """The weight of a line beside an activation between two values, and between what the rest is."""
+        one = self.whole
+        if low >= 0 or s == one:
+            return one, 0, 0
+        if high <= 0:
+            return s, 0, 0
+        lean = (one * high - s * low) // (high - low)
+        reached, extra = ((s - lean) * low, 0, (one - lean) * high), rough * max(-low, high)
+        return lean, min(reached) - extra >> self.weight, -(-max(reached) - extra >> self.weight)
+
+    def bends(self, node: Node, read: list[Form], seen: list[Span], gaps: list[Form], apart: list[Span]) -> Links:
+        """What activations do, and of matched ones to the difference."""
+        one, mine, theirs = self.whole, list[Link](), list[Link]()
+        for i, (slope, (low, high)) in enumerate(zip(node.slopes, seen, strict=True)):
+            s, rest = divmod(slope.numerator << self.weight, slope.denominator)
+            p, bottom, top = self.beside(low, high, s, rest > 0)
+            sure = low >= 0 or high <= 0 or slope == 1
+            mine.append(([(p, rest > 0 and p != one, "z", i)], bottom, top))
+            if not sure:
+                self.opened.append(read[i][0])
+            if not gaps:
+                continue
+            least, most = apart[i]
+            if not (least or most):
+                theirs.append(([], 0, 0))
+                continue
+            down, up = low - most, high - least
+            if down < 0 < up:
+                ends = self.ends(less_form(read[i], gaps[i]))
+                down, up = max(down, ends[0]), min(up, ends[1])
+            q, lower, upper = self.beside(down, up, s, rest > 0)
+            own: list[Term] = [(p - q, rest > 0, "z", i)] if p != q else []
+            if not sure:
+                own = [(one, False, "h", i), (-q, rest > 0, "z", i)]
+            theirs.append(([*own, (q, rest > 0 and q != one, "d", i)], -upper, -lower))
+            if sure or up <= 0 or down >= 0:
+                continue
+            # both are open: the difference is between its multiples by one and by the slope
+            share = one * high // (high - low)
+            if least < 0 < most:  # any factor between these leaves as little
+                small, large = sorted((one * -least // (most - least), one * most // (most - least)))
+                share = min(max(share, small), large)
+            w = s + ((one - s) * share >> self.weight)
+            reached, extra = (
+                [0, *((v - w) * g for v in (one, s) for g in (least, most))],
+                max(-least, most) * (rest > 0),
+            )
+            first, last = min(reached) - extra >> self.weight, -(-max(reached) - extra >> self.weight)
+            if last - first <= upper - lower + top - bottom:
+                theirs[-1] = [(w, False, "d", i)], first, last
+        return mine, theirs
+
+    def maxima(self, node: Node, read: list[Form], seen: list[Span], gaps: list[Form], apart: list[Span]) -> Links:
+        """Maxima: the one that beats all others, or a range."""
+        one, mine, theirs = self.whole, list[Link](), list[Link]()
+        for places in node.windows:
+            window = [w for w in places if w >= 0]
+            floor = max(seen[w][0] for w in window)
+            first = [w for w in window if seen[w][1] >= floor]
+            alone = len(first) == 1
+            mine.append(([(one, False, "z", first[0])], 0, 0) if alone else ([], floor, max(seen[w][1] for w in first)))
+            if gaps:  # at most the difference where the one of ``a`` is attained, at least where that of ``b`` is
+                other = {w: self.ends(less_form(read[w], gaps[w])) for w in window}
+                second = [w for w in window if other[w][1] >= max(low for low, _ in other.values())]
+                if {*first} == {*second} and alone:
+                    theirs.append(([(one, False, "d", first[0])], 0, 0))
+                else:
+                    theirs.append(([], min(apart[w][0] for w in second), max(apart[w][1] for w in first)))
+        return mine, theirs
+
+    def shares(self) -> list[int]:
+        """How far the signs that are open depend on every input."""
+        found = [0] * self.inputs
+        for parts in self.opened if self.generators else ():
+            raised = parts + (self.unit << self.width - 1)
+            for k in range(self.inputs):
+                found[k] += abs((raised >> self.width * (k + 1) & self.one) - self.half)
+        return found if any(found) else [1] * self.inputs
+
+
+def columns(forms: list[Form]) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Parts, errors and sizes."""
+    parts, errors, sizes = zip(*forms, strict=True) if forms else ((), (), ())
+    return parts, errors, sizes
+
+
+class Reduction(Packed):
+    """Rows as forms: the parts are weights of atoms, the error is one of values anywhere on the box of ``seen``."""
+
+    def __init__(self, seen: Zonotopes, found: Bounding) -> None:
+        super().__init__((seen.value, seen.weight), seen.width)
+        self.seen, self.slots, self.own, self.made = seen, dict[Atom, int](), list[bool](), Bounding([], [], [])
+        for atom in [ONE, *((0, k) for k in range(1, seen.inputs + 1))]:
+            self.stay(atom, True)
+        for step, links in zip(found.steps, seen.links, strict=True):
+            self.passed(step, *links)
+        self.made.outputs = [*self.rows(found.outputs, range(len(found.outputs)), True).values()]
+        self.made.ends = [*self.rows(found.ends, range(len(found.ends)), False).values()]
+
+    def stay(self, atom: Atom, own: bool) -> None:
+        """An atom is a part of its own; differences are no part of what is read."""
+        reach = self.seen.forms[atom][2]
+        self.slots[atom] = self.parts
+        self.own.append(own)
+        place = self.grow((reach >> self.weight) + 1)
+        self.forms[atom] = self.whole << place, 0, max(self.whole, reach)
+
+    def passed(self, step: Step, mine: list[Link], theirs: list[Link], read: list[Form], gaps: list[Form]) -> None:
+        """One step: what is linear goes into later rows, and what is open stays."""
+        live = sorted({i for links in (mine, theirs) for i, (_, low, high) in enumerate(links) if low or high})
+        kept, node = (
+            live,
+            Node(step.node.kind, (), len(live), slopes=[step.node.slopes[i] for i in live if step.node.slopes]),
+        )
+        if step.node.kind == "maximum" and live:
+            live, kept, node = list(range(step.node.size)), list(range(len(read))), step.node
+        read_by = {
+            (n, i)
+            for links in (mine, theirs)
+            for terms, low, high in links
+            if not (low or high)
+            for _, _, n, i in terms
+        }
+        wanted = {name: sorted({*kept, *(i for n, i in read_by if n == name)}) for name in "zd"}
+        rows = {("z", i): row for i, row in self.rows(step.rows, wanted["z"], True).items()}
+        if step.gaps is not None:
+            rows |= {("d", i): row for i, row in self.rows(step.gaps, wanted["d"], False).items()}
+        sizes = {"z": read, "d": gaps}
+        forms = {(n, i): self.packed(rows[n, i], sizes[n][i][2]) for n, i in read_by if n in sizes}
+        for name, links in zip("h-", (mine, theirs), strict=True):
+            for i, ((k, j), (terms, low, high)) in enumerate(zip(step.atoms, links, strict=False)):
+                atom = (k, j) if name == "h" else (k, -1 - j)
+                if low or high:
+                    self.stay(atom, name == "h")
+                else:
+                    form = self.mixed([(w, rough, forms[n, m]) for w, rough, n, m in terms])
+                    self.forms[atom] = form[0], form[1], max(form[2], self.seen.forms[atom][2])
+                forms[name, i] = self.forms[atom]
+        if live:
+            differences = [rows["d", i] for i in kept] if theirs else None
+            atoms = [step.atoms[i] for i in live]
+            self.made.steps.append(Step(node, atoms, [rows["z", i] for i in kept], differences))
+
+    def packed(self, row: Line, reach: int) -> Form:
+        """A row as a form."""
+        atoms, weights, _, norm, error, _ = row
+        if norm >= min(self.half, 1 << 63):
+            raise OverflowError("a weight does not fit")
+        parts = [0] * self.parts
+        for atom, w in zip(atoms, weights, strict=True):
+            parts[self.slots[atom]] = w
+        signs = self.unit << 63
+        packed = int.from_bytes(short_parts(self.width, self.parts).pack(*parts), "little")
+        return (packed ^ signs) - signs, error, max(norm, reach)
+
+    def rows(self, rows: list[Line], wanted: Iterable[int], own: bool) -> dict[int, Line]:
+        """Rows over the atoms that stay."""
+        made, ready, signs = dict[int, Line](), {}, self.unit << 63
+        atoms_left = tuple(compress(self.slots, self.own)) if own else tuple(self.slots)
+        for atoms in {rows[i][0] for i in wanted}:
+            gone = [atom not in self.slots and self.forms[atom][2] > 0 for atom in atoms]
+            parts, errors, sizes = columns([self.forms[atom] for atom in compress(atoms, gone)])
+            kept = [(p, self.slots[atom]) for p, atom in enumerate(atoms) if atom in self.slots]
+            ready[atoms] = gone, parts, [*map(float, errors)], max(sizes, default=0), kept
+        for i in wanted:
+            atoms, weights, absolute, norm, error, rough = rows[i]
+            gone, parts, losses, most, kept = ready[atoms]
+            if rough:
+                error += (sum(self.seen.forms[atom][2] for atom in compress(atoms, rough)) >> self.weight) + 1
+            row, here = [0] * self.parts, [*compress(weights, gone)]
+            if any(here):
+                total = self.rounded(sum(map(mul, here, parts)), norm * most)
+                if norm * most >> self.weight >= 1 << 62:
+                    raise OverflowError("a weight does not fit")
+                error += (added(compress(absolute, gone), losses, (), []) >> self.weight) + 1 + self.loss
+                data = (total + signs ^ signs).to_bytes(self.parts * self.width // 8, "little")
+                row = list(short_parts(self.width, self.parts).unpack(data))
+            for p, slot in kept:
+                row[slot] += weights[p]
+            made[i] = line(atoms_left, list(compress(row, self.own)) if own else row, error)
+        return made
+
+
+def reduced(seen: Zonotopes, found: Bounding) -> Bounding:
+    """The same on a box, as far as what is linear there fits."""
+    try:
+        return Reduction(seen, found).made
+    except OverflowError:
+        return found
 
 
 def other(row: Row) -> Row:
@@ -942,195 +1320,148 @@ def other(row: Row) -> Row:
 def paired(found: Matched) -> Bounding:
     """Switches of ``a`` and ``b`` together: ``d' = B d + (A - B) h``."""
 
-    def apart(pairs: list[tuple[Row, Row]]) -> list[Line]:
-        return lines([less(p, q) | {atom: c for atom, c in other(q).items() if atom[0]} for p, q in pairs])
+    def apart(pairs: list[tuple[Row, Row]]) -> list[Row]:
+        return [less(p, q) | {atom: c for atom, c in other(q).items() if atom[0]} for p, q in pairs]
 
     steps: list[Step] = []
     for l, node, slopes, pairs in found.steps:
         if slopes != node.slopes:
             raise Fails("activations with other slopes are not matched")
-        steps.append((node, [(l, i) for i in range(node.size)], lines([p for p, _ in pairs]), apart(pairs)))
-    return Bounding(steps, lines([p for p, _ in found.ends]), apart(found.ends))
+        steps.append(Step(node, [(l, i) for i in range(node.size)], [p for p, _ in pairs], apart(pairs)))
+    return Bounding(steps, [p for p, _ in found.ends], apart(found.ends))
 
 
 def unpaired(case: Case) -> Bounding:
     """Both programs one after the other."""
     (left, end), (right, last) = gates(case, case.a), gates(case, case.b)
-    steps: list[Step] = [
-        (node, [(k, i) for i in range(node.size)], lines(rows), None) for k, (node, rows) in enumerate(left, start=1)
-    ]
+    steps = [Step(node, [(k, i) for i in range(node.size)], rows, None) for k, (node, rows) in enumerate(left, start=1)]
     for k, (node, rows) in enumerate(right, start=1):
-        steps.append((node, [(k, -1 - i) for i in range(node.size)], lines([other(row) for row in rows]), None))
-    return Bounding(steps, lines(end), lines([less(p, other(q)) for p, q in zip(end, last, strict=True)]))
+        steps.append(Step(node, [(k, -1 - i) for i in range(node.size)], [other(row) for row in rows], None))
+    return Bounding(steps, end, [less(p, other(q)) for p, q in zip(end, last, strict=True)])
 
 
-Ready = tuple[list[bool], list[tuple[float, ...]], list[float], list[float]]
-"""Of forms that are combined: which are not zero, and of these the parts by column, the errors and the sizes."""
+def reach_of(box: Box, found: Bounding) -> tuple[float, float]:
+    """About the largest value on a box, and the largest difference of outputs, by sizes alone."""
+    reach: dict[Atom, float] = {ONE: 1.0} | {(0, k): max(map(abs, ends)) for k, ends in enumerate(box, start=1)}
+
+    def sizes(rows: list[Row]) -> list[float]:
+        return [sum(abs(float(c)) * reach[atom] for atom, c in row.items()) for row in rows]
+
+    for step in found.steps:
+        for values, sign in ((sizes(step.rows), 1), (sizes(step.gaps or []), -1)):
+            for i, (k, j) in enumerate(step.atoms if values else ()):
+                window = [w for w in step.node.windows[i] if w >= 0] if step.node.windows else [i]
+                steep = max(1.0, abs(float(step.node.slopes[i]))) if step.node.slopes else 1.0
+                reach[k, j if sign > 0 else -1 - j] = steep * max(values[w] for w in window)
+    ends = max(sizes(found.ends))
+    most = max(*reach.values(), ends, *sizes(found.outputs))
+    if not isfinite(most):
+        raise OverflowError
+    return most, ends
 
 
-def gathered(forms: list[Form]) -> Ready:
-    live = [form for form in forms if form[2]]  # what is exactly zero (neurons that are off) adds no error
-    columns = list(zip_longest(*(form[0] for form in live), fillvalue=0.0))
-    return [bool(form[2]) for form in forms], columns, [form[1] for form in live], [form[2] for form in live]
+class Cover:
+    """Proves a claim box by box, with so many bits more than usual."""
 
+    def __init__(self, case: Case, found: Bounding, more: int) -> None:
+        self.case, self.worst, self.count, self.quick = case, 0, 0, False
+        try:
+            most, ends = reach_of(case.place.box(), found)
+            aim = float(case.tolerance) if case.tolerance and case.margin is None else ends * 2.0**-16
+            large = math.frexp(most)[1]
+            value = max(0, AIM + more - (math.frexp(aim)[1] if aim else large))
+            self.bits = value, max(16, value + WEIGHTS + more // 4)
+            self.program = found.fixed(self.bits[1])
+        except OverflowError:
+            raise TooLarge("values beyond the floats") from None
+        # two widths: what is usual fits into the first
+        self.widths = [8 * ((sum(self.bits) + extra + 15) // 8) for extra in (max(8, min(12, large + 8)), large + 20)]
 
-def combined(ready: Ready, weights: list[float], sizes: list[float]) -> Form:
-    """A linear combination, with its rounding error."""
-    kept, columns, errors, reaches = ready
-    n = len(errors)
-    if n < len(kept):
-        weights, sizes = list(compress(weights, kept)), list(compress(sizes, kept))
-    if not any(sizes):
-        return ZERO  # exactly
-    spend(n * len(columns) // 8)
-    parts = [dot(weights, column) for column in columns]
-    error = (dot(sizes, errors) + (n + 4) * U * dot(sizes, reaches)) * (1 + (n + 4) * U) + TINY
-    return parts, error, (sum(map(abs, parts)) + error) * (1 + (len(parts) + 2) * U)
-
-
-def mixed(*terms: tuple[float, Form]) -> Form:
-    weights = [w for w, _ in terms]
-    return combined(gathered([form for _, form in terms]), weights, [abs(w) for w in weights])
-
-
-def ends_of(form: Form) -> tuple[float, float]:
-    parts, error, size = form
-    if not size:
-        return 0.0, 0.0
-    reach = (sum(map(abs, parts[1:])) + error) * (1 + (len(parts) + 2) * U) + 2 * U * size + TINY
-    if not isfinite(parts[0] + reach):  # whatever is beyond the floats bounds nothing
-        raise OverflowError("a bound beyond the floats")
-    return parts[0] - reach, parts[0] + reach
-
-
-class Zonotopes:
-    """Forms of all atoms on a box; without generators they are plain ranges."""
-
-    def __init__(self, box: Box, generators: bool) -> None:
-        self.generators, self.count, self.weight = generators, len(box) if generators else 0, [0.0] * len(box)
-        self.forms: dict[Atom, Form] = {ONE: ([1.0], 0.0, 1.0)}
-        for k, (low, high) in enumerate(box, start=1):
-            c = low / 2 + high / 2
-            r = max(high - c, c - low) * (1 + 4 * U) + TINY
-            parts = [c, *[0.0] * (k - 1), r] if generators else [c]
-            self.forms[(0, k)] = (parts, 0.0 if generators else r, abs(c) + r)
-
-    def of(self, rows: list[Line]) -> list[Form]:
-        ready = {atoms: gathered([self.forms[atom] for atom in atoms]) for atoms in {row[0] for row in rows}}
-        return [combined(ready[atoms], weights, sizes) for atoms, weights, sizes in rows]
-
-    def spread(self, form: Form, low: float, high: float) -> Form:
-        """The form plus anything between two numbers."""
-        middle = low / 2 + high / 2
-        reach = max(high - middle, middle - low) * (1 + 4 * U) + TINY
-        parts, error, size = form
-        parts = [parts[0] + middle, *parts[1:]]
-        if self.generators:
-            self.count += 1
-            parts += [0.0] * (self.count - len(parts)) + [reach]
-        else:
-            error += reach
-        return parts, error + 2 * U * (size + abs(middle)), (size + abs(middle) + reach) * (1 + 8 * U)
-
-    def relu(self, form: Form, low: float, high: float) -> Form:
-        if low >= 0:
-            return form
-        if high <= 0:
-            return ZERO
-        lean = min(max(high / (high - low), 0.0), 1.0)
-        for k, g in enumerate(form[0][1 : len(self.weight) + 1]):
-            self.weight[k] += abs(g)
-        return self.spread(mixed((lean, form)), 0.0, max(-lean * low, (1 - lean) * high) * (1 + 4 * U))
-
-    def apart(self, z: Form, d: Form, one: tuple[float, float], bend: Form) -> Form:
-        """``relu(z) - relu(z - d)``, where ``bend`` is ``relu(z)`` and ``one`` are the ends of ``z``."""
-        low, high = ends_of(d)
-        least, most = one[0] - high, one[1] - low  # their signs are exact
-        if most > 0 > least:
-            their = mixed((1.0, z), (-1.0, d))
-            ends = ends_of(their)
-            least, most = max(least, ends[0]), min(most, ends[1])
-        if most <= 0:
-            return bend
-        if least >= 0:
-            return d if one[0] >= 0 else mixed((1.0, bend), (-1.0, z), (1.0, d))
-        if one[0] >= 0 or one[1] <= 0:
-            return mixed((1.0, bend), (-1.0, self.relu(their, least, most)))
-        lean = 0.5 if low >= 0 or high <= 0 else high / (high - low)
-        up, down = max(high, 0.0), min(low, 0.0)
-        top, bottom = max((1 - lean) * up, -lean * down), min(-lean * up, (1 - lean) * down)
-        return self.spread(mixed((lean, d)), bottom * (1 + 4 * U), top * (1 + 4 * U))
-
-    def run(self, steps: list[Step]) -> None:
-        for node, atoms, rows, differences in steps:
-            read = self.of(rows)
-            seen = [ends_of(form) for form in read]
-            gaps = None if differences is None else self.of(differences)
-            for i, (k, j) in enumerate(atoms):
-                if node.kind == "maximum":
-                    window = [w for w in node.windows[i] if w >= 0]
-                    self.forms[(k, j)] = self.largest(read, seen, window)
-                    if gaps is not None:
-                        self.forms[(k, -1 - j)] = self.largest_gap(read, seen, gaps, window)
-                    continue
-                slope, bend = float(node.slopes[i]), self.relu(read[i], *seen[i])
-                self.forms[(k, j)] = bend if not slope else mixed((slope, read[i]), (1 - slope, bend))
-                if gaps is not None:
-                    gap = self.apart(read[i], gaps[i], seen[i], bend)
-                    self.forms[(k, -1 - j)] = gap if not slope else mixed((slope, gaps[i]), (1 - slope, gap))
-
-    def largest(self, read: list[Form], seen: list[tuple[float, float]], window: list[int]) -> Form:
-        """A maximum: the one that beats all others, or a range."""
-        best = max(window, key=lambda w: seen[w][0])
-        rest = max([seen[w][1] for w in window if w != best], default=-inf)
-        if rest <= seen[best][0]:
-            return read[best]
-        return self.spread(ZERO, seen[best][0], max(rest, seen[best][1]))
-
-    def largest_gap(self, read: list[Form], seen: list[Any], gaps: list[Form], window: list[int]) -> Form:
-        """Of two maxima: at most the difference where the one of ``a`` is attained, at least where that of ``b`` is."""
-        theirs = {w: ends_of(mixed((1.0, read[w]), (-1.0, gaps[w]))) for w in window}
-        mine, other = ([w for w in window if ends[w][1] >= max(ends[v][0] for v in window)] for ends in (seen, theirs))
-        if len({*mine, *other}) == 1:
-            return gaps[mine[0]]
-        return self.spread(ZERO, min(ends_of(gaps[w])[0] for w in other), max(ends_of(gaps[w])[1] for w in mine))
-
-
-def within(case: Case, bounding: Bounding, leaves: list[Box]) -> str:
-    """Prove the claim on every leaf; one that is not proven at once is halved."""
-    worst, count, stack = 0.0, 0, [(box, 0) for box in leaves]
-    while stack:
-        box, depth = stack.pop()
-        count += 1
-        proven, weight = False, [1.0] * len(box)
-        for generators in (False, True) if len(leaves) == 1 else (True,):
-            seen = Zonotopes(box, generators)
+    def look(self, box: Box, program: Bounding, generators: bool = True) -> tuple[bool, Zonotopes | None]:
+        """Whether the claim is proven on a box, and the forms there."""
+        for width in self.widths:
             try:
-                seen.run(bounding.steps)
-                gaps = seen.of(bounding.ends)
-                bound = max(abs(end) for gap in gaps for end in ends_of(gap))
-                proven = _same_class(case, seen.of(bounding.outputs), gaps) if case.margin is not None else (
-                    bound <= (case.tolerance or 0))  # fmt: skip
+                seen = Zonotopes(self.bits, max(64, width), box, generators)
+                seen.run(program.steps)
+                gaps, apart = seen.of(program.ends)
+                if self.case.margin is not None:
+                    return _same_class(self.case, seen, seen.of(program.outputs)[0], gaps), seen
             except OverflowError:
                 continue
-            weight = seen.weight
-            if proven:
-                worst = max(worst, bound)
-                break
-        if proven or (case.margin is None and not case.tolerance and _exactly(case, box)):
-            continue
-        if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
-            raise TooLarge("bounds of many inputs that are closer than those of this checker")
-        k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
-        middle = box[k][0] / 2 + box[k][1] / 2
-        if depth >= 40 or not box[k][0] < middle < box[k][1]:
-            corners = product(*([Q(low), Q(high)] for low, high in box)) if len(box) <= 6 else ()
-            if any(_wrong(case, x) for x in ([(Q(low) + Q(high)) / 2 for low, high in box], *corners)):
-                raise Fails("at an input of the domain the claim is wrong")
-            raise TooLarge("bounds that are closer than those of this checker")
-        stack += [([*box[:k], side, *box[k + 1 :]], depth + 1) for side in ((box[k][0], middle), (middle, box[k][1]))]
-    what = "b has the class of a" if case.margin is not None else f"the difference is at most {worst:.6g}"
-    return f"{what} on each of {count} boxes"
+            bound = max(abs(end) for ends in apart for end in ends)
+            if bound <= (self.case.tolerance or 0) * 2**seen.value:
+                self.worst = max(self.worst, bound)
+                return True, seen
+            return False, seen
+        return False, None
+
+    def walk(self, box: Box, tree: list[Any]) -> None:
+        """Every leaf of a tree of splits, in preorder; what is proven further up needs no look below."""
+        sizes, waiting = list[int](), list[int]()
+        for entry in reversed(tree):
+            need(entry is None or len(waiting) > 1, "the tree of boxes is not whole")
+            waiting.append(1 if entry is None else waiting.pop() + waiting.pop())
+            sizes.append(waiting[-1])
+        need(len(waiting) == 1, "the tree of boxes is not whole")
+        self.quick, todo = len(tree) == 1, [(box, self.program, EVERY, False)]
+        for entry, leaves in zip(tree, reversed(sizes), strict=True):
+            box, program, since, proven = todo.pop()
+            if entry is None:
+                if not proven:
+                    self.leaf(box, program)
+                continue
+            need(type(listed(entry, "a split", 2)[1]) in (int, float), "expected a split")
+            k, v = whole(entry[0], "a coordinate"), float(entry[1])
+            need(0 <= k < len(box) and box[k][0] < v < box[k][1], "expected a split inside of the box")
+            if not proven and leaves >= FEW and since >= EVERY:
+                proven, seen = self.look(box, program)
+                self.count += proven
+                if seen is not None and not proven:
+                    program, since = reduced(seen, program), 0
+            todo += [(half, program, since + 1, proven) for half in reversed(halves(box, k, v))]
+
+    def leaf(self, box: Box, program: Bounding) -> None:
+        """A box; one that is not proven at once is halved."""
+        case, todo = self.case, [(box, program, 0)]
+        while todo:
+            box, program, depth = todo.pop()
+            self.count += 1
+            proven, seen = self.look(box, program, False) if self.quick else (False, None)
+            if not proven:
+                proven, seen = self.look(box, program)
+            if proven or (case.margin is None and not case.tolerance and _exactly(case, box)):
+                continue
+            if len(box) > 32:  # halves of boxes with many inputs are hardly smaller
+                raise TooLarge("bounds of many inputs that are closer than those of this checker")
+            weight = [1] * len(box) if seen is None else seen.shares()
+            k = max(range(len(box)), key=lambda k: (weight[k] * (box[k][1] > box[k][0]), box[k][1] - box[k][0]))
+            middle = box[k][0] / 2 + box[k][1] / 2
+            if depth >= 40 or not box[k][0] < middle < box[k][1]:
+                corners = product(*([Q(low), Q(high)] for low, high in box)) if len(box) <= 6 else ()
+                if any(_wrong(case, x) for x in ([(Q(low) + Q(high)) / 2 for low, high in box], *corners)):
+                    raise Fails("at an input of the domain the claim is wrong")
+                raise TooLarge("bounds that are closer than those of this checker")
+            program = program if seen is None else reduced(seen, program)
+            todo += [(half, program, depth + 1) for half in halves(box, k, middle)]
+
+
+def halves(box: Box, k: int, v: float) -> tuple[Box, Box]:
+    return [*box[:k], (box[k][0], v), *box[k + 1 :]], [*box[:k], (v, box[k][1]), *box[k + 1 :]]
+
+
+def within(case: Case, bounding: Bounding, tree: Sequence[Any] = (None,)) -> str:
+    """Prove the claim on every leaf of a tree of splits; what rounding left open is tried with more bits."""
+    for more in (0, 40):
+        cover = Cover(case, bounding, more)
+        try:
+            cover.walk(case.place.box(), list(tree))
+            break
+        except TooLarge:
+            if more:
+                raise
+    worst = Q(cover.worst, 2 ** cover.bits[0])
+    what = "b has the class of a" if case.margin is not None else f"the difference is at most {float(worst):.6g}"
+    return f"{what} on each of {cover.count} boxes"
 
 
 def _wrong(case: Case, x: Sequence[Q]) -> bool:
@@ -1150,20 +1481,20 @@ def _exactly(case: Case, box: Box) -> bool:
     return table.agree(table.of(case.a), table.of(case.b))
 
 
-def _same_class(case: Case, outputs: list[Form], gaps: list[Form]) -> bool:
+def _same_class(case: Case, seen: Zonotopes, outputs: list[Form], gaps: list[Form]) -> bool:
     """Nowhere on the box is ``a`` in class ``i`` by the margin while ``b_j > b_i``."""
-    n, margin = len(gaps), float(case.margin or 0)
+    n, margin = len(gaps), (case.margin or 0) * 2**seen.value
 
-    def most(*terms: tuple[float, Form]) -> float:
-        return ends_of(mixed(*terms))[1]
+    def most(p: Form, q: Form) -> int:
+        return seen.ends(less_form(p, q))[1]
 
     for i in range(n):
-        leads = [most((1.0, outputs[i]), (-1.0, outputs[k])) for k in range(n) if k != i]
+        leads = [most(outputs[i], outputs[k]) for k in range(n) if k != i]
         if any(lead <= 0 or lead < margin for lead in leads):
             continue
+        theirs = less_form(outputs[i], gaps[i])
         for j in range(n):
-            apart = ((1.0, gaps[i]), (-1.0, gaps[j]))
-            if j != i and not most(*apart) <= margin and not most((1.0, outputs[j]), (-1.0, outputs[i]), *apart) <= 0:
+            if j != i and most(gaps[i], gaps[j]) > margin and most(less_form(outputs[j], gaps[j]), theirs) > 0:
                 return False
     return True
 
@@ -1172,40 +1503,32 @@ def by_ranges(case: Case) -> str:
     """Nothing but the ranges of the outputs."""
     if not case.tolerance:
         raise Fails("ranges prove a tolerance, and nothing else")
-    return within(case, unpaired(case), [case.place.box()])
+    return within(case, unpaired(case))
 
 
 def by_boxes(case: Case) -> str:
     """A tree of splits of the box; every leaf is proven again."""
-    found, leaves, stack = case.evidence, [], [case.place.box()]
+    found = case.evidence
     need(isinstance(found["tree"], list) and found["method"] in ("pair", "single"), "expected a tree of boxes")
-    for entry in found["tree"]:
-        need(bool(stack), "the tree of boxes does not end")
-        box = stack.pop()
-        if entry is None:
-            leaves.append(box)
-            continue
-        need(type(listed(entry, "a split", 2)[1]) in (int, float), "expected a split")
-        k, v = whole(entry[0], "a coordinate"), float(entry[1])
-        need(0 <= k < len(box) and box[k][0] < v < box[k][1], "expected a split inside of the box")
-        stack += [[*box[:k], (v, box[k][1]), *box[k + 1 :]], [*box[:k], (box[k][0], v), *box[k + 1 :]]]
-    need(not stack, "the tree of boxes is not whole")
     if case.tolerance is None:
         raise Fails("boxes prove a tolerance, and nothing else")
     if found["matching"] is not None:
         matches = symmetry_of(keys(found["matching"], "matching", "permutations", "scales"))
+    if found["method"] == "single":
+        return within(case, unpaired(case), found["tree"])
     try:
-        if found["method"] == "single":
-            return within(case, unpaired(case), leaves)
         matches = in_place(case, None, True) if found["matching"] is None else matches
         how = paired(Matched(gates(case, case.a, True), gates(case, case.b, True), matches))
     except Fails:  # a matching is a hint
         how = unpaired(case)
-    return within(case, how, leaves)
+    return within(case, how, found["tree"])
 
 
 # -- bounds by lines, where the signs of neurons are told --------------------------------------------------------------
 
+U, TINY = 1.01 * 2.0**-53, 1e-290
+"""What rounding is off by, relatively, and more than all that the sums of one number lose below the normal floats."""
+dot: Callable[[Sequence[float], Sequence[float]], float] = getattr(math, "sumprod", lambda p, q: sum(map(mul, p, q)))
 Signs = dict[tuple[int, int], int]
 Numbers = dict[tuple[int, int], float]
 Leaf = tuple[Signs, Numbers, Numbers]
