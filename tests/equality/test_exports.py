@@ -53,8 +53,7 @@ def test_a_model_and_its_export(name, dynamo, tmp_path):
     assert fs.diff(a, b).same
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("side", [32, 64])
+@pytest.mark.parametrize("side", [32, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_resnet_18_takes_seconds(side):
     net, shape = resnet(), (3, side, side)
     structure = permutation_structure(net, torch.zeros(1, *shape))

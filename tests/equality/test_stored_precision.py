@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 import fiberscope as fs
-from fiberscope.equality.rounding import deviation
+from fiberscope.equality.checker import check
+from fiberscope.equality.rounding import closer_deviation, deviation
 from fiberscope.equality.rungs.structure import LayerOrder
 from fiberscope.equality.verdict import Verdict
+from fiberscope.errors import InputError
 from fiberscope.network.action.chain import Symmetry
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, Concat, MaxPool, PiecewiseLinear
@@ -305,6 +309,43 @@ def test_rounding_is_never_called_a_difference(net, precision, seed):
     bound = deviation(net, x, rounding)
     exact = zip(fraction_values(net, x)[-1], fraction_values(other, x)[-1], bound, strict=True)
     assert all(abs(p - q) <= Fraction(float(e)) for p, q, e in exact)
+
+
+@settings(max_examples=100)
+@given(programs(), st.sampled_from(sorted(ROUNDINGS)), st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 64, 2**16]))
+def test_movement_by_derivatives_is_a_bound(net, precision, seed, times):
+    """Of hostile numbers too, and of movements so large that signs are not certain."""
+    rng, rounding = np.random.default_rng(seed), ROUNDINGS[precision]
+    share, outputs = min(times * rounding.share, 0.5), list(range(net.out_size))
+    x = rng.normal(size=net.in_size) * rng.choice([1.0, 1e-8, 1e8])
+    bound = closer_deviation(net, x, rounding, outputs, share / rounding.share)
+    assert not (bound > deviation(net, x, rounding, share / rounding.share)).any()
+    with np.errstate(over="ignore"):
+        try:
+            other = perturbed(net, share, rounding.least, rng)
+        except InputError:  # beyond the floats
+            reject()
+    exact = zip(fraction_values(net, x)[-1], fraction_values(other, x)[-1], bound.tolist(), strict=True)
+    assert all(not np.isfinite(e) or abs(p - q) <= Fraction(e) for p, q, e in exact)
+
+
+def test_one_wrong_weight_of_a_convolutional_network_is_seen(tmp_path):
+    """Bounds that add up what cancels allow ten times as much there."""
+    torch.manual_seed(0)
+    layers = [layer for n in (3, 8, 8, 8) for layer in (nn.Conv2d(n, 8, 3, padding=1), nn.ReLU())]
+    module = nn.Sequential(*layers, nn.AvgPool2d(2), nn.Flatten(), nn.Linear(128, 5))
+    wrong = copy.deepcopy(module)
+    with torch.no_grad():
+        wrong[4].weight[2, 1, 1, 1] += 1e-3
+    a, b = (fs.load(part, SHAPE) for part in (module, wrong))
+    verdict = fs.equivalent(a, b, time_limit=20)
+    assert verdict.equal is False
+    verdict.save(tmp_path / "proof.json")
+    assert fs.verify(tmp_path / "proof.json").ok
+    assert "differ by" in check(json.loads((tmp_path / "proof.json").read_text()))[2]
+    x = verdict.evidence.x
+    loose = deviation(a, x, ROUNDINGS["float32"], 2) + deviation(b, x, ROUNDINGS["float32"], 2)
+    assert verdict.evidence.difference < loose.max()
 
 
 @settings(max_examples=60)

@@ -104,6 +104,9 @@ def by_forms(question: Question) -> Verdict | None:
     """The search: exact forms, then up to rounding if that is asked; complete where the forms have depth one."""
     if _told_apart(question):
         return None
+    if not small_enough(question):  # what takes longer comes next, and channels need no exact numbers
+        question.notes.append("too large for normal forms in exact arithmetic")
+        return None
     found = _one_try(question, (None, None), None)
     if found is None and (question.a.num_hidden or question.b.num_hidden):
         share = max(0.0, min(5.0, question.seconds_left / 4))

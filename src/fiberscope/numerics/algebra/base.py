@@ -8,7 +8,7 @@ step is made. Values are batches ``(..., features)``; a leading axis of length o
 module             values                                                     has
 =================  =========================================================  ==================================
 ``floating``       floats, 64 or 32 bits                                      everything
-``bounded``        float and bound of its error                               order, fixed switches
+``bounded``        float and bound of its error                               order, fixed switches, way back
 ``ball``           Arb balls; exact at a precision that rounds nothing        order, fixed switches
 ``residue``        residues modulo a prime                                    fixed switches, way back, products
 ``dyadic``         integers with a common exponent, exact                     rows with fixed switches
@@ -91,7 +91,7 @@ class Evaluation(Protocol[V]):
 class Algebra(ABC, Generic[V]):
     """An :class:`Evaluation` that can also take its switches as given, and perhaps go back.
 
-    Not every algebra has all of it: residues have no order, bounds no way back. What is missing raises.
+    Not every algebra has all of it: residues have no order, balls no way back. What is missing raises.
     """
 
     constant = Constant.EVERYWHERE

@@ -141,6 +141,23 @@ class BoundedAlgebra(Algebra[Bounded]):
         error = round_up(2 * largest + gamma(1) * np.where(np.isfinite(result), np.abs(result), 0.0), 3)
         return Bounded(result, np.where((largest == 0) & (result == 0), 0.0, error))
 
+    def adjoint(self, stage: LinearMap, value: Bounded) -> Bounded:
+        n = stage.out_size  # products that meet in one entry, at most
+        size = np.abs(value.value)
+        given = value.error + gamma(n + 3) * np.where(size > 0, np.maximum(size, SMALL), 0.0)
+        absolute = stage.with_coefficients(np.abs(stage.coefficients))
+        result, error = on_rows(stage.adjoint, value.value), on_rows(absolute.adjoint, given)
+        return Bounded(result, np.where(np.isfinite(result), round_up(error + n * TINY, n + 6), np.inf))
+
+    def scatter(self, value: Bounded, index: IntArray, size: int) -> Bounded:
+        n = index.shape[-1]
+        result, large, error = (FLOAT.scatter(x, index, size) for x in (value.value, np.abs(value.value), value.error))
+        return Bounded(result, round_up(error + gamma(n) * large, n + 3))
+
+    def split(self, value: Bounded, order: IntArray | None, sizes: Sequence[int]) -> list[Bounded]:
+        values, errors = FLOAT.split(value.value, order, sizes), FLOAT.split(value.error, order, sizes)
+        return [Bounded(v, e) for v, e in zip(values, errors, strict=True)]
+
 
 BOUNDED = BoundedAlgebra()
 """Rows are points."""
