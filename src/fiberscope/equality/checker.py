@@ -1091,9 +1091,9 @@ class Zonotopes(Packed):
             ready[atoms] = parts, [*map(float, errors)], reach, max(reach, default=0)
         for atoms, weights, sizes, norm, error, rough in rows:
             parts, losses, reach, most = ready[atoms]
-            spend(len(parts) * self.parts // 32)
+            spend(1 + len(parts) * self.parts // 32)
             total, lost = sum(map(mul, weights, parts)), added(sizes, losses, reach, rough)
-            if total or lost or error:
+            if total or lost or error or norm * most >= self.half:  # parts that do not fit may look like none
                 total, lost = self.rounded(total, norm * most), (lost >> self.weight) + 1 + self.loss + error
                 low, high = self.ends((total, lost, self.half - 1))  # a weight has some bits: what is rounded fits
                 made.append((total, lost, max(abs(low), abs(high))))
