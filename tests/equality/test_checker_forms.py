@@ -77,6 +77,16 @@ def test_parts_that_look_like_none_are_seen():
         seen.of([checker.line(((1, 0), (1, 1)), [4, 1], 0)])
 
 
+def test_a_slope_that_is_nearly_one_is_not_one():
+    """Its weight is that of one, and was rounded."""
+    seen = checker.Zonotopes(BITS, WIDTH, [(-1.0, -0.5)], True)
+    form = seen.forms[(0, 1)]
+    node = checker.Node("piecewise", (0,), 1, slopes=[Fraction(1) + Fraction(1, 2**52)])
+    link = seen.bends(node, [form], [seen.ends(form)], [], [])[0][0]
+    assert link[0][0][:2] == (seen.whole, True)
+    assert seen.linked(link, {"z": [form]})[1] > form[1]
+
+
 def test_what_does_not_fit_is_refused():
     seen = checker.Zonotopes(BITS, WIDTH, [(0.0, 1.0)], True)
     for size in (EDGE + 1, 2 * EDGE):
