@@ -45,6 +45,7 @@ def arithmetic(count):
     return found
 
 
+numbers = st.lists(st.integers(-(2**45), 2**45), min_size=3, max_size=3)
 parts = st.one_of(st.sampled_from([0, 1, -1, 2**28, -(2**28), 2**28 - 1, EDGE, -EDGE]), st.integers(-EDGE, EDGE))
 
 
@@ -75,6 +76,22 @@ def test_parts_that_look_like_none_are_seen():
     seen.forms |= {(1, 0): (2 ** (WIDTH - 2), 0, 2 ** (WIDTH - 2)), (1, 1): (-(1 << WIDTH), 0, 1)}
     with pytest.raises(OverflowError):
         seen.of([checker.line(((1, 0), (1, 1)), [4, 1], 0)])
+
+
+@given(st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(0, 99), st.booleans(), numbers), max_size=3))
+def test_a_mixture_is_off_by_its_error_at_most(terms):
+    """Every form is off by its error, every rough weight by nearly one, and every part was rounded."""
+    seen = arithmetic(3)
+    forms = [(w, rough, (packed(v), error, sum(map(abs, v)) + error)) for w, error, rough, v in terms]
+    total, error, size = seen.mixed(forms)
+    got = apart(total, 3)
+    assert sum(map(abs, got)) + error <= size
+    for signs in ((1, 1), (1, -1), (-1, 1)):
+        for e in ((1, 1, 1), (1, -1, 1), (1, 1, -1)):
+            weights = [Fraction(w) + (Fraction(signs[1] * 999, 1000) if rough else 0) for w, _, rough, _ in terms]
+            values = [sum(p * q for p, q in zip(v, e, strict=True)) + signs[0] * off for _, off, _, v in terms]
+            exact = sum((w * v for w, v in zip(weights, values, strict=True)), Fraction(0)) / 2 ** BITS[1]
+            assert abs(exact - sum(p * q for p, q in zip(got, e, strict=True))) <= error
 
 
 def test_a_slope_that_is_nearly_one_is_not_one():
@@ -213,6 +230,42 @@ def test_what_is_written_anew_says_the_same(seed, pool, pairs, tolerance, more):
         assert sum(len(step.atoms) for step in program.steps) <= left
         k = int(rng.integers(3))
         box = checker.halves(box, k, (box[k][0] + box[k][1]) / 2)[int(rng.integers(2))]
+
+
+quarters = st.integers(-12, 12).map(lambda v: v / 4)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    quarters,
+    st.integers(1, 12),
+    quarters,
+    st.sampled_from([1.0, 0.5, -1.0, 2.0]),
+    st.sampled_from(SLOPES),
+    st.sampled_from([1.0, 1e-7]),
+)
+def test_one_neuron_and_its_partner(low, width, shift, factor, slope, size):
+    """``f(x) - f(factor x - shift)`` at the ends of a box and where the two bend, for all cases of signs."""
+
+    def net(factor, shift):
+        nodes = [
+            Affine(0, Dense([[factor]]), [shift]),
+            PiecewiseLinear(1, np.array([slope]), (1,)),
+            Affine(2, Dense([[1.0]])),
+        ]
+        return Network.from_nodes(nodes, (1,))
+
+    low, high, shift = low * size, (low + width / 4) * size, shift * size
+    nets = [net(1.0, 0.0), net(factor, -shift)]
+    case, both, single = asked(nets, np.array([low]), np.array([high]), size)
+    points = np.array([low, high, *(v for v in (0.0, shift / factor) if low <= v <= high)])
+    for found in (both, single):
+        cover = checker.Cover(case, found, 0)
+        seen = cover.look(case.place.box(), cover.program)[1]
+        unit = Fraction(1, 2**seen.value)
+        ((least, most),) = seen.of(cover.program.ends)[1]
+        for x in points:
+            assert least * unit <= gap_at(nets, np.array([x]))[0] <= most * unit
 
 
 def test_a_box_on_which_all_is_linear_needs_no_neurons():
