@@ -3,9 +3,9 @@
 
 This one file imports the standard library and nothing else; it may be copied to a machine on which nothing is
 installed. It does not believe what a certificate says. It reads the two networks as plain programs (affine maps,
-activations, maxima, sums), hashes them, and proves the claim again, in rational numbers, or in floats with every
-rounding error added. It finishes in one of four ways: the claim holds (exit code 0), the evidence does not prove it
-(1), this is no certificate (2), or the proof is too large or of a kind for ``fiberscope verify`` (3).
+activations, maxima, sums), hashes them, and proves the claim again, in rational numbers, or in integers or floats with
+every rounding error added. It finishes in one of four ways: the claim holds (exit code 0), the evidence does not prove
+it (1), this is no certificate (2), or the proof is too large or of a kind for ``fiberscope verify`` (3).
 
 What is left to trust: this file and Python, and that the plain program is the meaning of the model file whose hash the
 claim names. The second is what ``fiberscope verify CERTIFICATE A B`` checks, by reading the model files.
