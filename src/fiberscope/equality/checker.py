@@ -3,9 +3,9 @@
 
 This one file imports the standard library and nothing else; it may be copied to a machine on which nothing is
 installed. It does not believe what a certificate says. It reads the two networks as plain programs (affine maps,
-activations, maxima, sums), hashes them, and proves the claim again, in rational numbers, or in floats with every
-rounding error added. It finishes in one of four ways: the claim holds (exit code 0), the evidence does not prove it
-(1), this is no certificate (2), or the proof is too large or of a kind for ``fiberscope verify`` (3).
+activations, maxima, sums), hashes them, and proves the claim again, in rational numbers, or in integers or floats with
+every rounding error added. It finishes in one of four ways: the claim holds (exit code 0), the evidence does not prove
+it (1), this is no certificate (2), or the proof is too large or of a kind for ``fiberscope verify`` (3).
 
 What is left to trust: this file and Python, and that the plain program is the meaning of the model file whose hash the
 claim names. The second is what ``fiberscope verify CERTIFICATE A B`` checks, by reading the model files.
@@ -42,6 +42,8 @@ PRECISIONS = {"float64": (53, 1022, 16), "float32": (24, 126, 8), "float16": (11
 WORK = 10_000_000_000
 """Products after which a proof is too large for this checker."""
 ONE = (0, 0)
+UNIT = Q(1)
+"""Is told from other numbers by being this object: most products are with one."""
 Atom = tuple[int, int]
 Row = dict[Atom, Q]
 
@@ -242,9 +244,13 @@ def total(terms: Iterable[tuple[Q, Row]], shift: Q | None = None, least: Q = Q(0
     found: Row = {}
     for w, row in terms:
         spend(len(row))
-        size = max(abs(w), least)
+        size: Q | None = None
         for atom, c in row.items():
-            found[atom] = found.get(atom, 0) + (w if atom[0] >= 0 else size) * c
+            factor = w
+            if atom[0] < 0:
+                factor = size = size or max(abs(w), least)
+            value = c if factor is UNIT else factor if c is UNIT else factor * c
+            found[atom] = found[atom] + value if atom in found else value
     if shift:
         found[ONE] = found.get(ONE, 0) + shift
         if least:
@@ -254,7 +260,7 @@ def total(terms: Iterable[tuple[Q, Row]], shift: Q | None = None, least: Q = Q(0
 
 def less(p: Row, q: Row) -> Row:
     """The difference of two rows."""
-    return total(((Q(1), p), (Q(-1), q)))
+    return total(((UNIT, p), (Q(-1), q)))
 
 
 def linear(node: Node, values: list[list[Any]], combine: Callable[..., Any] = total) -> list[Any]:
@@ -267,7 +273,7 @@ def linear(node: Node, values: list[list[Any]], combine: Callable[..., Any] = to
         return rows
     if node.kind == "add":
         columns = zip(*(values[s] for s in node.sources), strict=True)
-        return [combine([(Q(1), v) for v in column], None) for column in columns]
+        return [combine([(UNIT, v) for v in column], None) for column in columns]
     joined = [row for s in node.sources for row in values[s]]
     return joined if node.order is None else [joined[i] for i in node.order]
 
@@ -358,9 +364,9 @@ def place_of(found: Any, inputs: int) -> Place:
         free = [k for k in range(inputs) if k not in fixed]
         names: list[Row] = [{ONE: c} if c else {} for c in low]
         for i, k in enumerate(free, start=1):
-            names[k] = {(0, i): Q(1)}
+            names[k] = {(0, i): UNIT}
         return Place(names, [(low[k], high[k]) for k in free], fixed=fixed)
-    plain: list[Row] = [{(0, k): Q(1)} for k in range(1, inputs + 1)]
+    plain: list[Row] = [{(0, k): UNIT} for k in range(1, inputs + 1)]
     if kind != "polytope":
         need(whole(found["dimension"], "dimension") == inputs, f"expected a domain in R^{inputs}")
         return Place(plain, [(Q(0) if kind == "orthant" else -inf, inf)] * inputs)
@@ -425,7 +431,7 @@ def gates(case: Case, program: Program, every: bool = False) -> Gates:
             return rows
         found.append((node, rows))
         k = len(found)
-        return [{(k, i): Q(1)} | ({(-1 - k, i): Q(1)} if case.rounding else {}) for i in range(node.size)]
+        return [{(k, i): UNIT} | ({(-1 - k, i): UNIT} if case.rounding else {}) for i in range(node.size)]
 
     return found, walk(program, case.place.starts(bool(case.rounding)), switch, partial(total, least=case.rounding))
 
@@ -440,7 +446,7 @@ class Matched:
 
     def __init__(self, a: Gates, b: Gates, matches: list[Match]) -> None:
         self.steps: list[tuple[int, Node, list[Q], list[tuple[Row, Row]]]] = []
-        self.names: dict[Atom, tuple[Atom, Q]] = {ONE: (ONE, Q(1))}
+        self.names: dict[Atom, tuple[Atom, Q]] = {ONE: (ONE, UNIT)}
         known = {0}
         if not len(matches) == len(a[0]) == len(b[0]):
             raise Fails("the switches do not match")
@@ -452,14 +458,14 @@ class Matched:
             if mine.kind == "maximum":
                 if mine.windows != theirs.windows or order != sorted(order) or set(scales) != {Q(1)}:
                     raise Fails("two maxima have other windows")
-                source, factors = list(range(len(right))), [Q(1)] * len(right)
+                source, factors = list(range(len(right))), [UNIT] * len(right)
             pairs = [(self._moved(left[j], s), row) for j, s, row in zip(source, factors, right, strict=True)]
             if any(max(atom[0], -1 - atom[0]) not in known for _, row in pairs for atom in row):
                 raise Fails("a layer reads one that is not matched before it")
             known.add(l)
             self.names |= {(k, j): ((l, i), s) for i, (j, s) in enumerate(zip(order, scales, strict=True))}
             self.steps.append((l, theirs, [mine.slopes[j] for j in order if mine.slopes], pairs))
-        self.ends = [(self._moved(p, Q(1)), q) for p, q in zip(a[1], b[1], strict=True)]
+        self.ends = [(self._moved(p, UNIT), q) for p, q in zip(a[1], b[1], strict=True)]
 
     def _moved(self, row: Row, scale: Q) -> Row:
         made: Row = {}
@@ -467,8 +473,8 @@ class Matched:
             plain = (max(k, -1 - k), i)
             if plain[0] and plain not in self.names:
                 raise Fails("a layer reads one that is not matched before it")
-            (l, j), s = self.names.get(plain, (plain, Q(1)))
-            made[(-1 - l if k < 0 else l, j)] = c * scale / s
+            (l, j), s = self.names.get(plain, (plain, UNIT))
+            made[(-1 - l if k < 0 else l, j)] = c if scale is UNIT is s else c * scale / s
         return made
 
     def same(self, case: Case) -> str:
@@ -510,7 +516,7 @@ def in_place(case: Case, order: Sequence[int] | None, every: bool) -> list[Match
     order = range(len(sizes)) if order is None else order
     if sorted(order) != list(range(len(sizes))):
         raise Fails("the layers do not match")
-    return [(k, j + 1, list(range(sizes[j])), [Q(1)] * sizes[j]) for k, j in enumerate(order, start=1)]
+    return [(k, j + 1, list(range(sizes[j])), [UNIT] * sizes[j]) for k, j in enumerate(order, start=1)]
 
 
 def by_matches(case: Case) -> str:
@@ -972,7 +978,7 @@ Link = tuple[list[Term], int, int]
 """What a switch makes of what it reads: a sum of terms, and something between two numbers."""
 Links = tuple[list[Link], list[Link]]
 AIM, WEIGHTS = 26, -2
-"""Bits of values below the tolerance, and of weights beyond those of values; 40 and 8 more where these do not do."""
+"""Bits of values below the tolerance, and of weights beyond those of values; 40 and 10 more where these do not do."""
 FEW, EVERY = 4, 3
 """Leaves below a box from which on it is worth a look of its own, and how many splits below the last one."""
 
@@ -1076,7 +1082,7 @@ class Packed:
         terms = [term for term in terms if term[2][2] and (term[0] or term[1])]
         if not terms:
             return ZERO
-        if len(terms) == 1 and terms[0][0] == self.whole:
+        if len(terms) == 1 and terms[0][:2] == (self.whole, False):
             return terms[0][2]
         size = sum(abs(w) * form[2] for w, _, form in terms)
         parts = self.rounded(sum(w * form[0] for w, _, form in terms), size)
@@ -1147,9 +1153,9 @@ class Zonotopes(Packed):
             ready[atoms] = parts, [*map(float, errors)], reach, max(reach, default=0)
         for atoms, weights, sizes, norm, error, rough in rows:
             parts, losses, reach, most = ready[atoms]
-            spend(len(parts) * self.parts // 32)
+            spend(1 + len(parts) * self.parts // 32)
             total, lost = sum(map(mul, weights, parts)), added(sizes, losses, reach, rough)
-            if total or lost or error:
+            if total or lost or error or norm * most >= self.half:  # parts that do not fit may look like none
                 total, lost = self.rounded(total, norm * most), (lost >> self.weight) + 1 + self.loss + error
                 low, high = self.ends((total, lost, self.half - 1))  # a weight has some bits: what is rounded fits
                 made.append((total, lost, max(abs(low), abs(high))))
@@ -1179,7 +1185,7 @@ class Zonotopes(Packed):
     def beside(self, low: int, high: int, s: int, rough: bool) -> tuple[int, int, int]:
         """The weight of a line beside an activation between two values, and between what the rest is."""
         one = self.whole
-        if low >= 0 or s == one:
+        if low >= 0 or (s == one and not rough):
             return one, 0, 0
         if high <= 0:
             return s, 0, 0
@@ -1194,7 +1200,7 @@ class Zonotopes(Packed):
             s, rest = divmod(slope.numerator << self.weight, slope.denominator)
             p, bottom, top = self.beside(low, high, s, rest > 0)
             sure = low >= 0 or high <= 0 or slope == 1
-            mine.append(([(p, rest > 0 and p != one, "z", i)], bottom, top))
+            mine.append(([(p, rest > 0 and low < 0, "z", i)], bottom, top))
             if not sure:
                 self.opened.append(read[i][0])
             if not gaps:
@@ -1211,7 +1217,7 @@ class Zonotopes(Packed):
             own: list[Term] = [(p - q, rest > 0, "z", i)] if p != q else []
             if not sure:
                 own = [(one, False, "h", i), (-q, rest > 0, "z", i)]
-            theirs.append(([*own, (q, rest > 0 and q != one, "d", i)], -upper, -lower))
+            theirs.append(([*own, (q, rest > 0 and down < 0, "d", i)], -upper, -lower))
             if sure or up <= 0 or down >= 0:
                 continue
             # both are open: the difference is between its multiples by one and by the slope
@@ -1396,46 +1402,26 @@ def unpaired(case: Case) -> Bounding:
     return Bounding(steps, end, [less(p, other(q)) for p, q in zip(end, last, strict=True)])
 
 
-def reach_of(box: Box, found: Bounding) -> tuple[float, float]:
-    """About the largest value on a box, and the largest difference of outputs, by sizes alone."""
-    reach: dict[Atom, float] = {ONE: 1.0} | {(0, k): max(map(abs, ends)) for k, ends in enumerate(box, start=1)}
-
-    def sizes(rows: list[Row]) -> list[float]:
-        return [sum(abs(float(c)) * reach[atom] for atom, c in row.items()) for row in rows]
-
-    for step in found.steps:
-        for values, sign in ((sizes(step.rows), 1), (sizes(step.gaps or []), -1)):
-            for i, (k, j) in enumerate(step.atoms if values else ()):
-                window = [w for w in step.node.windows[i] if w >= 0] if step.node.windows else [i]
-                steep = max(1.0, abs(float(step.node.slopes[i]))) if step.node.slopes else 1.0
-                reach[k, j if sign > 0 else -1 - j] = steep * max(values[w] for w in window)
-    ends = max(sizes(found.ends))
-    most = max(*reach.values(), ends, *sizes(found.outputs))
-    if not isfinite(most):
-        raise OverflowError
-    return most, ends
-
-
 class Cover:
     """Proves a claim box by box, with so many bits more than usual."""
 
     def __init__(self, case: Case, found: Bounding, more: int) -> None:
         self.case, self.worst, self.count, self.quick = case, 0, 0, False
+        aim = case.tolerance or Q(0)
+        if case.margin is not None or not aim:  # nothing to compare with but what the outputs are
+            start = _at(case, [(Q(low) + Q(high)) / 2 for low, high in case.place.box()])
+            aim = (max(map(abs, evaluate(case.a, start))) or Q(1)) / 2**16
+        value = max(0, AIM + more - aim.numerator.bit_length() + aim.denominator.bit_length())
+        self.bits = value, max(16, value + WEIGHTS + more // 4)
+        self.width = 8 * (sum(self.bits) // 8 + 3)
         try:
-            most, ends = reach_of(case.place.box(), found)
-            aim = float(case.tolerance) if case.tolerance and case.margin is None else ends * 2.0**-16
-            large = math.frexp(most)[1]
-            value = max(0, AIM + more - (math.frexp(aim)[1] if aim else large))
-            self.bits = value, max(16, value + WEIGHTS + more // 4)
             self.program = found.fixed(self.bits[1])
         except OverflowError:
             raise TooLarge("values beyond the floats") from None
-        # two widths: what is usual fits into the first
-        self.widths = [8 * ((sum(self.bits) + extra + 15) // 8) for extra in (max(8, min(12, large + 8)), large + 20)]
 
     def look(self, box: Box, program: Bounding, generators: bool = True) -> tuple[bool, Zonotopes | None]:
-        """Whether the claim is proven on a box, and the forms there."""
-        for width in self.widths:
+        """Whether the claim is proven on a box, and the forms there; parts have more room where they need it."""
+        for width in (self.width, 2 * self.width, 4 * self.width):
             try:
                 seen = Zonotopes(self.bits, max(64, width), box, generators)
                 seen.run(program.steps)
@@ -1507,10 +1493,11 @@ def halves(box: Box, k: int, v: float) -> tuple[Box, Box]:
 
 def within(case: Case, bounding: Bounding, tree: Sequence[Any] = (None,)) -> str:
     """Prove the claim on every leaf of a tree of splits; what rounding left open is tried with more bits."""
+    box = case.place.box()
     for more in (0, 40):
         cover = Cover(case, bounding, more)
         try:
-            cover.walk(case.place.box(), list(tree))
+            cover.walk(box, list(tree))
             break
         except TooLarge:
             if more:
@@ -1520,10 +1507,14 @@ def within(case: Case, bounding: Bounding, tree: Sequence[Any] = (None,)) -> str
     return f"{what} on each of {cover.count} boxes"
 
 
+def _at(case: Case, x: Sequence[Q]) -> list[Row]:
+    """The inputs at a point of the domain, in its coordinates."""
+    return [{ONE: at_ray(row, ((Q(1), *x), 0))} for row in case.place.inputs]
+
+
 def _wrong(case: Case, x: Sequence[Q]) -> bool:
-    """Whether the exact outputs at a point of the domain, in its coordinates, refute a claim of equality."""
-    start = [{ONE: at_ray(row, ((Q(1), *x), 0))} for row in case.place.inputs]
-    left, right = evaluate(case.a, start), evaluate(case.b, start)
+    """Whether the exact outputs at a point refute a claim of equality."""
+    left, right = (evaluate(program, _at(case, x)) for program in (case.a, case.b))
     if case.margin is None:
         return max(abs(p - q) for p, q in zip(left, right, strict=True)) > (case.tolerance or 0)
     i = max(range(len(left)), key=lambda k: left[k])
