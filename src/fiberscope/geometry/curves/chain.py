@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from fiberscope.geometry.cells import Incidence
 from fiberscope.geometry.curves.breakpoints import Breaks
-from fiberscope.geometry.curves.chain_kernels import cut, scan
+from fiberscope.geometry.curves.chain_kernels import cut, fill, follow, scan, thin
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
-from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.chain_bends import Bends, is_worth
+from fiberscope.geometry.engines.planar.chain_bends import gather
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.numerics.cutoffs import TAME
@@ -25,6 +26,9 @@ Norms = tuple[FloatArray, FloatArray, float]
 
 MOST_SIGNS = 1 << 22
 """Signs of one layer at all points. Among more of them one is open nearly always, and the short way is in vain."""
+
+THIN = 4
+"""Products of so many rows are as long as reading the matrix, for which BLAS is too grand."""
 
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
 
@@ -50,55 +54,89 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
     if not net.is_chain or net.layout.slopes.any():
         return None
-    values: FloatArray = chain.points
-    t, error = np.arange(len(values), dtype=np.float64), np.zeros(len(values))
-    maker = np.full(len(values), -1)
-    e2, norm = np.zeros(len(values)), np.linalg.norm(values, axis=1) * INFLATE
-    decisions, bends = 0, None
-    layers = net.layout.affine[:-1]
+    points, layers = chain.points, net.layout.affine[:-1]
+    places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
+    e2, norm = np.zeros(len(points)), np.linalg.norm(points, axis=1) * INFLATE
+    if not (norm.max() < TAME[1]) or not _fit(len(points), layers[:1]):
+        return None
+    z = _product(layers[0], points) if layers else points
+    rounding = gamma(layers[0].operator.fan_in + 6) * np.hypot(norm, 1.0) if layers else norm
+    decisions = 0
     for index, (node, place) in enumerate(zip(layers, net.layout.places, strict=True)):
         run.step(index, len(layers), "layers")
         norms = _row_norms(node)
-        if norms is None or not (norm.max() < TAME[1]) or len(values) * len(norms[0]) > MOST_SIGNS:
-            return None
+        assert norms is not None
         r, inverse, frobenius = norms
-        z = track.product(node.operator, values, node.offset, bends)
-        size = np.hypot(norm, 1.0)
-        fan_in = node.operator.fan_in
-        rounding = gamma(fan_in + 6) * size if bends is None else bends.roundings(fan_in, size)
         c, counts = np.empty(len(z)), np.empty(len(z) - 1, dtype=np.int64)
         new = scan(z, e2, norm, rounding, r, ENTRY_FLOOR, c, counts)
-        if new < 0:
+        after, next_layer = len(z) + max(new, 0), layers[index + 1 : index + 2]
+        if new < 0 or not _fit(after, next_layer):
             return None
-        total, width = len(z) + new, z.shape[1]
-        values = np.empty((total if index + 1 < len(layers) else 0, width))
-        e2, norm, new_t, new_error, part = np.empty((5, total))
-        new_maker = np.empty(total, dtype=np.int64)
-        room = np.empty((2, width)), np.empty((2, width), dtype=np.int64)
-        sure = cut(
-            z, c, r, inverse, ENTRY_FLOOR, counts, t, error, maker, place.start, frobenius, *room[0], *room[1], values,
-            new_t, new_error, new_maker, e2, norm, part,
-        )  # fmt: skip
-        if not sure:
+        made, part, slip = Places.empty(after), np.empty(after), np.empty(after)
+        room = np.empty((2, z.shape[1])), np.empty((2, z.shape[1]), dtype=np.int64)
+        if not cut(z, c, r, ENTRY_FLOOR, counts, *places, place.start, *room[0], *room[1], *made, part, slip):
             return None
-        t, error, maker = new_t, new_error, new_maker
-        bends = (
-            _bends(z, counts, part, maker - place.start) if index + 1 < len(layers) and is_worth(new, width) else None
-        )
+        places = made
         decisions += z.size + new
-    made = maker >= 0  # no neuron vanishes at a given point: signs there are certain
-    return _breaks(net, chain, t[made], error[made], maker[made], decisions)
+        for following in next_layer:
+            out = np.empty_like(z)
+            e2, norm, rounding = np.empty((3, after))
+            follow(z, c, r, inverse, counts, frobenius, places.maker, place.start, slip, out, e2, norm)
+            if not (norm.max() < TAME[1]):
+                return None
+            z = _next(following, z, counts, places.maker, place.start, part, out, norm, rounding)
+    return _breaks(net, chain, *places.made(), decisions)
 
 
-def _bends(z: FloatArray, counts: IntArray, part: FloatArray, label: IntArray) -> Bends:
-    """What bends between neighbours that had so many zeros between them; ``z`` are the values at the old points."""
-    points = np.concatenate([[0], np.cumsum(counts)])
-    old = points + np.arange(len(points))
-    new = np.delete(np.arange(len(part)), old)
-    gap = np.repeat(np.arange(len(counts)), counts)
-    own, rank = label[new], np.arange(len(new)) - points[gap]
-    x, y = z[gap, own], z[gap + 1, own]
-    return Bends(old, new, old[gap], old[gap + 1], part[new], points, points, own, rank, x, y)
+class Places(NamedTuple):
+    """Parameters of points, bounds of their errors, and the neurons that vanish there; -1 for none."""
+
+    t: FloatArray
+    error: FloatArray
+    maker: IntArray
+
+    @classmethod
+    def empty(cls, count: int) -> Places:
+        return cls(np.empty(count), np.empty(count), np.empty(count, dtype=np.int64))
+
+    def made(self) -> Places:
+        """The breakpoints. No neuron vanishes at a given point: signs there are certain."""
+        keep = self.maker >= 0
+        return Places(self.t[keep], self.error[keep], self.maker[keep])
+
+
+def _fit(points: int, layers: Sequence[Affine]) -> bool:
+    """Whether layers can be asked at so many points."""
+    return all(points * node.operator.out_size <= MOST_SIGNS and _row_norms(node) is not None for node in layers)
+
+
+def _product(node: Affine, values: FloatArray) -> FloatArray:
+    """``W a + b`` for every row."""
+    matrix = node.operator.stored_matrix
+    assert matrix is not None
+    if len(values) <= THIN:
+        result = np.empty((len(values), len(matrix)))
+        thin(values, matrix, result)
+    else:
+        result = node.operator.apply(values)
+    return result if node.offset is None else np.add(result, node.offset, out=result)
+
+
+def _next(
+    node: Affine, z: FloatArray, counts: IntArray, maker: IntArray, first: int, part: FloatArray, out: FloatArray,
+    norm: FloatArray, rounding: FloatArray,
+) -> FloatArray:  # fmt: skip
+    """Preactivations of the next layer at all points, and ``rounding``, from the activations at old ones."""
+    own = _product(node, out)
+    matrix = node.operator.stored_matrix
+    assert matrix is not None
+    label = maker[maker >= first] - first
+    columns, room = np.empty((len(label), len(matrix))), np.empty((2, len(matrix)))
+    gather(matrix, label, columns)
+    result = np.empty((len(maker), len(matrix)))
+    around = gamma(node.operator.fan_in + 6)
+    fill(z, counts, maker, first, part, own, columns, norm, around, result, rounding, room)
+    return result
 
 
 def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, maker: IntArray, decisions: int) -> Breaks:

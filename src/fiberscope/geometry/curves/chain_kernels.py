@@ -2,14 +2,17 @@
 
 The points of the chain are rows in their order. Bounds are those of
 :mod:`fiberscope.geometry.engines.planar.tracked`: the error of ``z[v, j]`` is at most ``c[v] r[j]``, the Euclidean norm
-of the errors behind the activation at most ``e2[v]``.
+of the errors behind the activation at most ``e2[v]``. Activations are kept at old points only: at a new one, between
+two old ones, the next layer's values come from theirs by one column for every zero between them, as in
+:mod:`fiberscope.geometry.engines.planar.chain_bends`, where here every zero is a point of its own.
 
 Arrays, for ``V`` points so far and ``w`` neurons: ``z (V, w)`` preactivations; ``c``, ``e2``, ``rounding`` ``(V,)``
 error factors and ``norm (V,)`` the norms of the activations before; ``r (w,)`` row factors and ``inverse`` their
 inverses; ``counts (V - 1,)`` zeros between neighbours. ``t``, ``error``, ``maker`` ``(V,)`` are a point's parameter,
 the bound of its error, and the entry of the sign vector that made it (-1 for the ends). ``local``, ``d``, ``label``,
-``room`` hold the zeros of one gap. Everything with ``new_`` and ``out``, ``e2``, ``norm``, ``part`` of :func:`cut` has
-one row for every old *and* new point; ``part`` is where a new one lies between its neighbours among the old ones.
+``room`` hold the zeros of one gap. Everything with ``new_``, ``part`` and ``slip``, and ``e2``, ``norm`` of
+:func:`follow`, has one row for every old *and* new point; ``part`` is where a new one lies between its neighbours among
+the old ones, ``slip`` the bound of its error. ``out (V, w)`` are the activations at old points.
 
 Invariants: rows are in the order of the chain and parameters increase strictly; every sign is certain before anything
 is cut; between neighbours each neuron has at most one zero, since it is affine there.
@@ -21,8 +24,8 @@ import math
 from typing import Any
 
 from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
-from fiberscope.numerics.compiling.kernels import inner, kernel
-from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, TINY, U
+from fiberscope.numerics.compiling.kernels import inner, kernel, sums
+from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, U
 
 
 @kernel
@@ -49,20 +52,16 @@ def scan(z: Any, e2: Any, norm: Any, rounding: Any, r: Any, floor: float, c: Any
 
 @kernel
 def cut(
-    z: Any, c: Any, r: Any, inverse: Any, floor: float, counts: Any, t: Any, error: Any, maker: Any, first: int,
-    frobenius: float, local: Any, d: Any, label: Any, room: Any, out: Any, new_t: Any, new_error: Any, new_maker: Any,
-    e2: Any, norm: Any, part: Any,
+    z: Any, c: Any, r: Any, floor: float, counts: Any, t: Any, error: Any, maker: Any, first: int, local: Any, d: Any,
+    label: Any, room: Any, new_t: Any, new_error: Any, new_maker: Any, part: Any, slip: Any,
 ) -> bool:  # fmt: skip
-    """Old and new points in order with their activations; False if the order of new ones is open.
+    """Old and new points in order; False if the order of new ones is open.
 
-    ``maker`` is the neuron of a point, -1 for the ends; neurons of this layer are numbered from ``first`` on. Without
-    room for activations (``out`` is empty) only the points are made.
+    ``maker`` is the neuron of a point, -1 for the ends; neurons of this layer are numbered from ``first`` on.
     """
     row = 0
     for v in range(z.shape[0]):
         new_t[row], new_error[row], new_maker[row] = t[v], error[v], maker[v]
-        if out.shape[0]:
-            _rectified(z[v], c[v], c[v] * frobenius * INFLATE, r, out[row], e2, norm, row)
         row += 1
         n = counts[v] if v < counts.shape[0] else 0
         if n == 0:
@@ -79,53 +78,158 @@ def cut(
         way = t[v + 1] - t[v]
         for k in range(n):
             new_t[row] = t[v] + local[k] * way
-            part[row] = local[k]
+            part[row], slip[row] = local[k], d[k]
             new_error[row] = (max(error[v], error[v + 1]) + d[k] * way + 4 * U * (abs(t[v + 1]) + 1)) * (1 + 8 * U)
             new_maker[row] = first + label[k]
-            if out.shape[0]:
-                spread, total = _between(z[v], z[v + 1], local[k], d[k], inverse, out[row])
-                for m in range(n):
-                    j = label[m]
-                    if m == k or (m < k) != (z[v + 1, j] > 0.0):
-                        out[row, j] = 0.0
-                factor = (max(c[v], c[v + 1]) + spread) * INFLATE
-                _live(
-                    factor, (max(c[v], c[v + 1]) * frobenius + math.sqrt(total)) * INFLATE, r, out[row], e2, norm, row
-                )
             row += 1
     return True
 
 
-@inner
-def _between(x: Any, y: Any, t: float, d: float, inverse: Any, out: Any) -> tuple[float, float]:
-    """Positive parts at ``x + t (y - x)``, whose parameter errs by ``d``: the largest relative and squared errors."""
-    worst, total = 0.0, 0.0
-    wide = d * (1.0 + 16 * U) + 4 * U
-    for j in range(x.shape[0]):
-        step = y[j] - x[j]
-        value = x[j] + t * step
-        # An active neuron may round to 0 between its ends and has an error all the same: only dead ones are 0.
-        out[j] = max(value, TINY) if x[j] > 0.0 or y[j] > 0.0 else 0.0
-        spread = wide * abs(step) + 4 * U * (abs(x[j]) + abs(y[j]))
-        worst = max(worst, spread * inverse[j])
-        total += spread * spread
-    return worst, total
+@kernel
+def follow(
+    z: Any, c: Any, r: Any, inverse: Any, counts: Any, frobenius: float, new_maker: Any, first: int, slip: Any,
+    out: Any, e2: Any, norm: Any,
+) -> None:  # fmt: skip
+    """Activations at old points; at old and new ones bounds of their norms and of the norms of their errors."""
+    row = 0
+    for v in range(z.shape[0]):
+        size, live = _rectified(z[v], r, out[v])
+        whole = c[v] * frobenius * INFLATE
+        e2[row] = min(whole, c[v] * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
+        norm[row] = math.sqrt(size) * INFLATE
+        row += 1 + (counts[v] if v < counts.shape[0] else 0)
+    row = 0
+    for v in range(counts.shape[0]):
+        n = counts[v]
+        if n > 0:
+            factor = max(c[v], c[v + 1])
+            ends = max(norm[row], norm[row + n + 1])
+            _between(z[v], z[v + 1], factor, ends, n, r, inverse, frobenius, new_maker, first, slip, e2, norm, row + 1)
+        row += n + 1
 
 
 @inner
-def _rectified(z: Any, c: float, whole: float, r: Any, out: Any, e2: Any, norm: Any, row: int) -> None:
-    """Positive parts of an old point."""
+def _rectified(z: Any, r: Any, out: Any) -> tuple[float, float]:
+    """Positive parts of an old point; the squares of their norm and of the row factors of active neurons."""
+    size, live = 0.0, 0.0
     for j in range(z.shape[0]):
         out[j] = z[j] if z[j] > 0.0 else 0.0
-    _live(c, whole, r, out, e2, norm, row)
+        size += out[j] * out[j]
+        live += r[j] * r[j] if z[j] > 0.0 else 0.0
+    return size, live
 
 
 @inner
-def _live(c: float, whole: float, r: Any, out: Any, e2: Any, norm: Any, row: int) -> None:
-    """Norms of the activations and of their errors: only active neurons have any."""
-    size, live = 0.0, 0.0
-    for j in range(out.shape[0]):
-        size += out[j] * out[j]
-        live += r[j] * r[j] if out[j] > 0.0 else 0.0
-    e2[row] = min(whole, c * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
-    norm[row] = math.sqrt(size) * INFLATE
+def _between(
+    x: Any, y: Any, factor: float, ends: float, n: int, r: Any, inverse: Any, frobenius: float, maker: Any, first: int,
+    slip: Any, e2: Any, norm: Any, row: int,
+) -> None:  # fmt: skip
+    """Bounds at the ``n`` new points from ``row`` on, between old ones with preactivations ``x`` and ``y``.
+
+    There an active neuron is ``x + t (y - x)``, and no further from its true value than ``factor r``, the error of
+    ``t`` times ``|y - x|`` and roundings in proportion to ``|x| + |y|``. The largest of these in units of ``r`` and
+    their norms are found once for all points; the norm of positive parts is convex, so it is largest at an end.
+    """
+    steepest, largest, way, size = 0.0, 0.0, 0.0, 0.0
+    live = 0.0
+    for j in range(x.shape[0]):
+        step, both = abs(y[j] - x[j]), abs(x[j]) + abs(y[j])
+        steepest, largest = max(steepest, step * inverse[j]), max(largest, both * inverse[j])
+        way += step * step
+        size += both * both
+        live += r[j] * r[j] if x[j] > 0.0 else 0.0
+    way, size = math.sqrt(way) * INFLATE + SQUARES_FLOOR, math.sqrt(size) * INFLATE + SQUARES_FLOOR
+    lost = 2 * U * x.shape[0] * live  # by adding and taking away
+    for k in range(row, row + n):
+        j = maker[k] - first
+        square = r[j] * r[j]
+        lost += 4 * U * (live + square)
+        wakes = x[j] < 0.0
+        if not wakes:  # at its zero it is asleep
+            live -= square
+        wide = slip[k] * (1.0 + 16 * U) + 4 * U
+        whole = factor * frobenius + wide * way + 4 * U * size
+        single = (factor + wide * steepest + 4 * U * largest) * math.sqrt(max(live + lost, 0.0))
+        e2[k] = min(whole, single) * INFLATE * INFLATE + SQUARES_FLOOR
+        norm[k] = (ends + wide * way + 8 * U * size) * INFLATE
+        if wakes:
+            live += square
+
+
+@kernel
+def fill(
+    z: Any, counts: Any, maker: Any, first: int, part: Any, own: Any, columns: Any, norm: Any, around: float,
+    new_z: Any, rounding: Any, room: Any,
+) -> None:  # fmt: skip
+    """The next layer's preactivations at all points from ``own``, those at old ones, and factors of their roundings.
+
+    ``columns`` are those of the next matrix for the neurons of new points, in their order; ``around`` bounds the
+    rounding of ``own`` relative to the norms of inputs.
+    """
+    row, k = 0, 0
+    for v in range(z.shape[0]):
+        n = counts[v] if v < counts.shape[0] else 0
+        for h in range(own.shape[1]):
+            new_z[row, h] = own[v, h]
+        rounding[row] = around * math.hypot(norm[row], 1.0) * INFLATE
+        if n > 0:
+            _bend(z[v], z[v + 1], maker, first, part, own[v], own[v + 1], columns, k, n, new_z, room, row + 1)
+            last = around * math.hypot(norm[row + n + 1], 1.0) * INFLATE
+            _roundings(z[v], z[v + 1], maker, first, norm, max(rounding[row], last), rounding, row + 1, n)
+        row, k = row + n + 1, k + n
+
+
+@inner
+def _bend(
+    x: Any, y: Any, maker: Any, first: int, part: Any, a: Any, b: Any, columns: Any, k: int, n: int, new_z: Any,
+    room: Any, row: int,
+) -> None:  # fmt: skip
+    """New points of one gap; ``room (2, width)`` are the sums over later and earlier zeros."""
+    later, earlier = room[0], room[1]
+    for h in range(later.shape[0]):
+        later[h] = earlier[h] = 0.0
+    for m in range(n):
+        j = maker[row + m] - first
+        u = -y[j] if x[j] < 0.0 else y[j]
+        for h in range(later.shape[0]):
+            later[h] += u * columns[k + m, h]
+    for m in range(n):
+        j, t = maker[row + m] - first, part[row + m]
+        wakes = x[j] < 0.0
+        u, v = (-y[j], x[j]) if wakes else (y[j], -x[j])
+        before, behind = (0.0, 1.0) if wakes else (1.0, 0.0)  # at its zero a neuron is asleep, or not yet awake
+        rest = 1.0 - t
+        for h in range(later.shape[0]):
+            column = columns[k + m, h]
+            near, far = later[h] - before * u * column, earlier[h] + before * v * column
+            new_z[row + m, h] = a[h] + t * (b[h] - a[h]) + (t * near + rest * far)
+            later[h], earlier[h] = near - behind * u * column, far + behind * v * column
+
+
+@inner
+def _roundings(x: Any, y: Any, maker: Any, first: int, norm: Any, ends: float, rounding: Any, row: int, n: int) -> None:
+    """As :meth:`.chain_bends.Bends.roundings` says, for the new points of one gap."""
+    one, two = 0.0, 0.0
+    for k in range(row, row + n):
+        j = maker[k] - first
+        one += x[j] * x[j]
+        two += y[j] * y[j]
+    bent = (math.sqrt(one) + math.sqrt(two)) * INFLATE + SQUARES_FLOOR
+    three = math.hypot(norm[row - 1], 1.0) + math.hypot(norm[row + n], 1.0)
+    many = 2 * n + 16
+    for k in range(row, row + n):
+        own = 13 * U * (three + math.hypot(norm[k], 1.0)) + 2 * many * U / (1.0 - many * U) * bent
+        rounding[k] = (ends + own) * INFLATE
+
+
+@sums
+def thin(X: Any, matrix: Any, out: Any) -> None:
+    """``X @ matrix.T`` for a few rows of ``X``, two at a time: the matrix is read, and nothing is packed."""
+    for v in range(0, X.shape[0], 2):
+        w = min(v + 1, X.shape[0] - 1)
+        for j in range(matrix.shape[0]):
+            one, two = 0.0, 0.0
+            for i in range(matrix.shape[1]):
+                one += matrix[j, i] * X[v, i]
+                two += matrix[j, i] * X[w, i]
+            out[v, j], out[w, j] = one, two
