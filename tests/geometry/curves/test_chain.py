@@ -17,7 +17,10 @@ from fiberscope.geometry.curves import chain
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
 from fiberscope.geometry.engines.planar.chain_bends import gather
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, gamma
 
 Rows = list[list[Fraction]]
@@ -159,6 +162,39 @@ def test_layers_are_really_compared_and_a_wrong_value_is_noticed() -> None:
     assert len(layers) == 3 and layers[0] > 3 and sum(layers) == len(found.t)
     with watched(net, points, layers, spoil=1e-12), pytest.raises(AssertionError):
         polyline_breaks(net, Polyline(points))
+
+
+def convolutional(rng: np.random.Generator, groups: int, stride: int, padding: int) -> Network:
+    """Two convolutions with ReLUs on 1 x 5 x 5 pixels."""
+    one = Convolution(rng.normal(size=(4, 1, 3, 3)), (1, 5, 5), (1, 1), (padding,) * 4)
+    two = Convolution(
+        rng.normal(size=(2 * groups, 4 // groups, 2, 2)),
+        one.out_shape,
+        (stride, stride),
+        (0, padding, 0, 0),
+        (1, 1),
+        groups,
+    )
+    three = Dense(rng.normal(size=(1, two.out_size)))
+    nodes: list[Any] = []
+    for operator in (one, two):
+        bias = rng.normal(size=(operator.out_shape[0], 1, 1)) / 4
+        nodes.append(Affine(len(nodes), operator, bias))
+        nodes.append(PiecewiseLinear(len(nodes), np.zeros(operator.out_size), operator.out_shape))
+    return Network.from_nodes([*nodes, Affine(len(nodes), three, np.zeros(1))], (1, 5, 5))
+
+
+@pytest.mark.parametrize("groups, stride, padding", [(1, 1, 0), (2, 1, 1), (4, 2, 1), (1, 2, 0)])
+def test_convolutions_are_their_matrices(groups: int, stride: int, padding: int) -> None:
+    rng = np.random.default_rng(groups + stride)
+    net = convolutional(rng, groups, stride, padding)
+    points, layers = rng.normal(size=(3, 25)), []
+    with watched(net.as_mlp(), points, layers):
+        found = polyline_breaks(net, Polyline(points))
+    general = chain.straight_breaks(net, Polyline(points))
+    assert len(layers) == 2 and found.by_exact == 0
+    assert np.allclose(found.t, general.t, atol=1e-12)
+    assert found.neurons.indices.tolist() == general.neurons.indices.tolist()
 
 
 def test_neurons_that_vanish_where_others_do_are_not_decided_in_floats(monkeypatch: pytest.MonkeyPatch) -> None:

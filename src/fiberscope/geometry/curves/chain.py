@@ -1,4 +1,5 @@
-"""The short way along a polygonal chain: dense ReLU layers, and no decision that floats cannot make."""
+"""The short way along a polygonal chain: dense or convolutional layers with ReLUs, and no decision that floats cannot
+make."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ import numpy as np
 
 from fiberscope.geometry.cells import Incidence
 from fiberscope.geometry.curves.breakpoints import Breaks
-from fiberscope.geometry.curves.chain_kernels import cut, fill, follow, scan, thin
+from fiberscope.geometry.curves.chain_kernels import cut, fill, follow, scan, scatter, thin
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
+from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.chain_bends import gather
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import Affine
+from fiberscope.network.nodes import Affine, PiecewiseLinear
+from fiberscope.network.operators import Dense
 from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 from fiberscope.run import ENDLESS, Run
@@ -30,7 +34,12 @@ MOST_SIGNS = 1 << 22
 THIN = 4
 """Products of so many rows are as long as reading the matrix, for which BLAS is too grand."""
 
+MOST_TAPS = 1 << 22
+"""Numbers of a convolution written as a sparse matrix, which are kept."""
+
 _norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
+_sparse: WeakKeyDictionary[Affine, tuple[IntArray, IntArray, FloatArray]] = WeakKeyDictionary()
+"""Convolutions by columns: where each one begins, rows, and numbers."""
 
 
 def polyline_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
@@ -42,19 +51,43 @@ def polyline_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks
 def _row_norms(node: Affine) -> Norms | None:
     """Kept for every layer: a network never changes."""
     if node not in _norms:
-        matrix = node.operator.dense()
-        r = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+        r = track.row_norms(node.operator)
         r = (r if node.offset is None else np.hypot(r, node.offset)) * (1 + 2.0**-30)
         tame = bool(((r > TAME[0]) & (r < TAME[1])).all())
         _norms[node] = (r, 1 / r, float(np.linalg.norm(r)) * (1 + 2.0**-30)) if tame else None
     return _norms[node]
 
 
+def _columns(node: Affine, label: IntArray) -> FloatArray:
+    """Some columns of a layer's matrix as rows."""
+    columns = np.empty((len(label), node.operator.out_size))
+    if isinstance(node.operator, Dense):
+        gather(node.operator.matrix, label, columns)
+        return columns
+    if node not in _sparse:
+        matrix = node.operator.sparse().tocsc()
+        _sparse[node] = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    scatter(*_sparse[node], label, columns)
+    return columns
+
+
+def _layers(net: Network) -> tuple[Affine, ...] | None:
+    """The layers before the activations, if this is a plain chain of dense or convolutional ones with ReLUs."""
+    if len(net.nodes) % 2 == 0 or not isinstance(net.nodes[-1], Affine) or net.layout.slopes.any():
+        return None
+    for index, node in enumerate(net.nodes[:-1]):
+        if node.sources != (index,) or not isinstance(node, PiecewiseLinear if index % 2 else Affine):
+            return None
+        if isinstance(node, Affine) and not isinstance(node.operator, Dense | Convolution):
+            return None
+    return net.layout.affine[:-1]
+
+
 def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
-    if not net.is_chain or net.layout.slopes.any():
+    points, layers = chain.points, _layers(net)
+    if layers is None:
         return None
-    points, layers = chain.points, net.layout.affine[:-1]
     places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
     e2, norm = np.zeros(len(points)), np.linalg.norm(points, axis=1) * INFLATE
     if not (norm.max() < TAME[1]) or not _fit(len(points), layers[:1]):
@@ -107,16 +140,19 @@ class Places(NamedTuple):
 
 def _fit(points: int, layers: Sequence[Affine]) -> bool:
     """Whether layers can be asked at so many points."""
-    return all(points * node.operator.out_size <= MOST_SIGNS and _row_norms(node) is not None for node in layers)
+    return all(
+        points * node.operator.out_size <= MOST_SIGNS
+        and (isinstance(node.operator, Dense) or node.operator.out_size * node.operator.fan_in <= MOST_TAPS)
+        and _row_norms(node) is not None
+        for node in layers
+    )
 
 
 def _product(node: Affine, values: FloatArray) -> FloatArray:
     """``W a + b`` for every row."""
-    matrix = node.operator.stored_matrix
-    assert matrix is not None
-    if len(values) <= THIN:
-        result = np.empty((len(values), len(matrix)))
-        thin(values, matrix, result)
+    if len(values) <= THIN and isinstance(node.operator, Dense):
+        result = np.empty((len(values), node.operator.out_size))
+        thin(values, node.operator.matrix, result)
     else:
         result = node.operator.apply(values)
     return result if node.offset is None else np.add(result, node.offset, out=result)
@@ -127,15 +163,11 @@ def _next(
     norm: FloatArray, rounding: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """Preactivations of the next layer at all points, and ``rounding``, from the activations at old ones."""
-    own = _product(node, out)
-    matrix = node.operator.stored_matrix
-    assert matrix is not None
-    label = maker[maker >= first] - first
-    columns, room = np.empty((len(label), len(matrix))), np.empty((2, len(matrix)))
-    gather(matrix, label, columns)
-    result = np.empty((len(maker), len(matrix)))
+    own, columns = _product(node, out), _columns(node, maker[maker >= first] - first)
+    width = node.operator.out_size
+    result = np.empty((len(maker), width))
     around = gamma(node.operator.fan_in + 6)
-    fill(z, counts, maker, first, part, own, columns, norm, around, result, rounding, room)
+    fill(z, counts, maker, first, part, own, columns, norm, around, result, rounding, np.empty((2, width)))
     return result
 
 

@@ -222,6 +222,16 @@ def _roundings(x: Any, y: Any, maker: Any, first: int, norm: Any, ends: float, r
         rounding[k] = (ends + own) * INFLATE
 
 
+@kernel
+def scatter(begin: Any, rows: Any, numbers: Any, label: Any, columns: Any) -> None:
+    """Columns of a sparse matrix as rows."""
+    for m in range(label.shape[0]):
+        for h in range(columns.shape[1]):
+            columns[m, h] = 0.0
+        for k in range(begin[label[m]], begin[label[m] + 1]):
+            columns[m, rows[k]] += numbers[k]
+
+
 @sums
 def thin(X: Any, matrix: Any, out: Any) -> None:
     """``X @ matrix.T`` for a few rows of ``X``, two at a time: the matrix is read, and nothing is packed."""
