@@ -128,9 +128,10 @@ def test_bounds_between_old_points_hold_for_errors_as_large_as_they_may_be(seed:
     chain.follow(z, c, r, 1 / r, counts, float(np.linalg.norm(r)), maker, 0, slip, out, e2, norm)
     assert (out == np.maximum(z, 0)).all()
     W, b = rng.normal(size=(4, 6)), rng.normal(size=4)
-    made, rounding = np.empty((total, 4)), np.empty(total)
+    made, size = np.empty((total, 4)), np.hypot(norm, 1)
+    rounding = gamma(12) * size
     columns = np.ascontiguousarray(W[:, maker[maker >= 0]].T)
-    chain.fill(z, counts, maker, 0, part, out @ W.T + b, columns, norm, gamma(12), made, rounding, np.empty((2, 4)))
+    chain.fill(z, counts, maker, 0, part, out @ W.T + b, columns, size, made, rounding, np.empty((2, 4)))
     row = 0
     for v in range(3):
         here = [(row, np.maximum(z[v], 0), np.maximum(true[v], 0))]

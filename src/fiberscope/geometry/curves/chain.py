@@ -34,6 +34,9 @@ MOST_SIGNS = 1 << 22
 THIN = 4
 """Products of so many rows are as long as reading the matrix, for which BLAS is too grand."""
 
+LARGE = 1 << 14
+"""Smaller matrices stay in the cache; for them no kernel is compiled."""
+
 MOST_TAPS = 1 << 22
 """Numbers of a convolution written as a sparse matrix, which are kept."""
 
@@ -62,6 +65,8 @@ def _columns(node: Affine, label: IntArray) -> FloatArray:
     """Some columns of a layer's matrix as rows."""
     columns = np.empty((len(label), node.operator.out_size))
     if isinstance(node.operator, Dense):
+        if node.operator.matrix.size < LARGE:
+            return np.ascontiguousarray(node.operator.matrix[:, label].T)
         gather(node.operator.matrix, label, columns)
         return columns
     if node not in _sparse:
@@ -113,11 +118,13 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
         decisions += z.size + new
         for following in next_layer:
             out = np.empty_like(z)
-            e2, norm, rounding = np.empty((3, after))
+            e2, norm = np.empty((2, after))
             follow(z, c, r, inverse, counts, frobenius, places.maker, place.start, slip, out, e2, norm)
             if not (norm.max() < TAME[1]):
                 return None
-            z = _next(following, z, counts, places.maker, place.start, part, out, norm, rounding)
+            size = np.hypot(norm, 1.0) * INFLATE
+            rounding = gamma(following.operator.fan_in + 6) * size
+            z = _next(following, z, counts, places.maker, place.start, part, out, size, rounding)
     return _breaks(net, chain, *places.made(), decisions)
 
 
@@ -150,7 +157,7 @@ def _fit(points: int, layers: Sequence[Affine]) -> bool:
 
 def _product(node: Affine, values: FloatArray) -> FloatArray:
     """``W a + b`` for every row."""
-    if len(values) <= THIN and isinstance(node.operator, Dense):
+    if len(values) <= THIN and isinstance(node.operator, Dense) and node.operator.matrix.size >= LARGE:
         result = np.empty((len(values), node.operator.out_size))
         thin(values, node.operator.matrix, result)
     else:
@@ -160,14 +167,13 @@ def _product(node: Affine, values: FloatArray) -> FloatArray:
 
 def _next(
     node: Affine, z: FloatArray, counts: IntArray, maker: IntArray, first: int, part: FloatArray, out: FloatArray,
-    norm: FloatArray, rounding: FloatArray,
+    size: FloatArray, rounding: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Preactivations of the next layer at all points, and ``rounding``, from the activations at old ones."""
+    """Preactivations of the next layer at all points, and ``rounding`` at new ones, from activations at old ones."""
     own, columns = _product(node, out), _columns(node, maker[maker >= first] - first)
     width = node.operator.out_size
     result = np.empty((len(maker), width))
-    around = gamma(node.operator.fan_in + 6)
-    fill(z, counts, maker, first, part, own, columns, norm, around, result, rounding, np.empty((2, width)))
+    fill(z, counts, maker, first, part, own, columns, size, result, rounding, np.empty((2, width)))
     return result
 
 

@@ -24,7 +24,7 @@ import math
 from typing import Any
 
 from fiberscope.geometry.engines.planar.kernels import _ratio, _sort
-from fiberscope.numerics.compiling.kernels import inner, kernel, sums
+from fiberscope.numerics.compiling.kernels import kernel, once, sums
 from fiberscope.numerics.floats import FEW_ROUNDINGS, INFLATE, SQUARES_FLOOR, U
 
 
@@ -93,7 +93,7 @@ def follow(
     """Activations at old points; at old and new ones bounds of their norms and of the norms of their errors."""
     row = 0
     for v in range(z.shape[0]):
-        size, live = _rectified(z[v], r, out[v])
+        size, live = _rectified(z, v, r, out)
         whole = c[v] * frobenius * INFLATE
         e2[row] = min(whole, c[v] * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
         norm[row] = math.sqrt(size) * INFLATE
@@ -104,122 +104,112 @@ def follow(
         if n > 0:
             factor = max(c[v], c[v + 1])
             ends = max(norm[row], norm[row + n + 1])
-            _between(z[v], z[v + 1], factor, ends, n, r, inverse, frobenius, new_maker, first, slip, e2, norm, row + 1)
+            _between(z, v, factor, ends, n, r, inverse, frobenius, new_maker, first, slip, e2, norm, row + 1)
         row += n + 1
 
 
-@inner
-def _rectified(z: Any, r: Any, out: Any) -> tuple[float, float]:
+@once
+def _rectified(z: Any, v: int, r: Any, out: Any) -> tuple[float, float]:
     """Positive parts of an old point; the squares of their norm and of the row factors of active neurons."""
     size, live = 0.0, 0.0
-    for j in range(z.shape[0]):
-        out[j] = z[j] if z[j] > 0.0 else 0.0
-        size += out[j] * out[j]
-        live += r[j] * r[j] if z[j] > 0.0 else 0.0
+    for j in range(z.shape[1]):
+        out[v, j] = z[v, j] if z[v, j] > 0.0 else 0.0
+        size += out[v, j] * out[v, j]
+        live += r[j] * r[j] if z[v, j] > 0.0 else 0.0
     return size, live
 
 
-@inner
+@once
 def _between(
-    x: Any, y: Any, factor: float, ends: float, n: int, r: Any, inverse: Any, frobenius: float, maker: Any, first: int,
+    z: Any, v: int, factor: float, ends: float, n: int, r: Any, inverse: Any, frobenius: float, maker: Any, first: int,
     slip: Any, e2: Any, norm: Any, row: int,
 ) -> None:  # fmt: skip
-    """Bounds at the ``n`` new points from ``row`` on, between old ones with preactivations ``x`` and ``y``.
+    """Bounds at the ``n`` new points from ``row`` on, between old ones ``v`` and ``v + 1``.
 
-    There an active neuron is ``x + t (y - x)``, and no further from its true value than ``factor r``, the error of
-    ``t`` times ``|y - x|`` and roundings in proportion to ``|x| + |y|``. The largest of these in units of ``r`` and
-    their norms are found once for all points; the norm of positive parts is convex, so it is largest at an end.
+    Let ``x`` and ``y`` be the preactivations of these two.
+
+    There an active neuron counts as ``x + t (y - x)`` without rounding, which :func:`fill` accounts for: no
+    further from its true value than ``factor r`` and the error of ``t`` times ``|y - x|``. The largest slope in units
+    of ``r`` and the norm of all are found once for all points; the norm of positive parts is convex, so it is largest
+    at an end.
     """
-    steepest, largest, way, size = 0.0, 0.0, 0.0, 0.0
-    live = 0.0
-    for j in range(x.shape[0]):
-        step, both = abs(y[j] - x[j]), abs(x[j]) + abs(y[j])
-        steepest, largest = max(steepest, step * inverse[j]), max(largest, both * inverse[j])
+    steepest, way, live = 0.0, 0.0, 0.0
+    for j in range(z.shape[1]):
+        step = abs(z[v + 1, j] - z[v, j])
+        steepest = max(steepest, step * inverse[j])
         way += step * step
-        size += both * both
-        live += r[j] * r[j] if x[j] > 0.0 else 0.0
-    way, size = math.sqrt(way) * INFLATE + SQUARES_FLOOR, math.sqrt(size) * INFLATE + SQUARES_FLOOR
-    lost = 2 * U * x.shape[0] * live  # by adding and taking away
+        live += r[j] * r[j] if z[v, j] > 0.0 else 0.0
+    way = math.sqrt(way) * INFLATE + SQUARES_FLOOR
+    lost = 2 * U * z.shape[1] * live  # by adding and taking away
     for k in range(row, row + n):
         j = maker[k] - first
         square = r[j] * r[j]
         lost += 4 * U * (live + square)
-        wakes = x[j] < 0.0
+        wakes = z[v, j] < 0.0
         if not wakes:  # at its zero it is asleep
             live -= square
         wide = slip[k] * (1.0 + 16 * U) + 4 * U
-        whole = factor * frobenius + wide * way + 4 * U * size
-        single = (factor + wide * steepest + 4 * U * largest) * math.sqrt(max(live + lost, 0.0))
-        e2[k] = min(whole, single) * INFLATE * INFLATE + SQUARES_FLOOR
-        norm[k] = (ends + wide * way + 8 * U * size) * INFLATE
+        single = (factor + wide * steepest) * math.sqrt(max(live + lost, 0.0))
+        e2[k] = min(factor * frobenius + wide * way, single) * INFLATE * INFLATE + SQUARES_FLOOR
+        norm[k] = (ends + wide * way) * INFLATE
         if wakes:
             live += square
 
 
 @kernel
 def fill(
-    z: Any, counts: Any, maker: Any, first: int, part: Any, own: Any, columns: Any, norm: Any, around: float,
-    new_z: Any, rounding: Any, room: Any,
+    z: Any, counts: Any, maker: Any, first: int, part: Any, own: Any, columns: Any, size: Any, new_z: Any,
+    rounding: Any, room: Any,
 ) -> None:  # fmt: skip
     """The next layer's preactivations at all points from ``own``, those at old ones, and factors of their roundings.
 
-    ``columns`` are those of the next matrix for the neurons of new points, in their order; ``around`` bounds the
-    rounding of ``own`` relative to the norms of inputs.
+    ``columns`` are those of the next matrix for the neurons of new points, in their order; ``size`` the norms of
+    ``(a, 1)`` for the inputs ``a``; ``rounding`` has the factors of old points and gets those of new ones.
     """
     row, k = 0, 0
     for v in range(z.shape[0]):
         n = counts[v] if v < counts.shape[0] else 0
         for h in range(own.shape[1]):
             new_z[row, h] = own[v, h]
-        rounding[row] = around * math.hypot(norm[row], 1.0) * INFLATE
         if n > 0:
-            _bend(z[v], z[v + 1], maker, first, part, own[v], own[v + 1], columns, k, n, new_z, room, row + 1)
-            last = around * math.hypot(norm[row + n + 1], 1.0) * INFLATE
-            _roundings(z[v], z[v + 1], maker, first, norm, max(rounding[row], last), rounding, row + 1, n)
+            _bend(z, v, maker, first, part, own, columns, k, n, size, new_z, rounding, room, row + 1)
         row, k = row + n + 1, k + n
 
 
-@inner
+@once
 def _bend(
-    x: Any, y: Any, maker: Any, first: int, part: Any, a: Any, b: Any, columns: Any, k: int, n: int, new_z: Any,
-    room: Any, row: int,
+    z: Any, g: int, maker: Any, first: int, part: Any, own: Any, columns: Any, k: int, n: int, size: Any,
+    new_z: Any, rounding: Any, room: Any, row: int,
 ) -> None:  # fmt: skip
-    """New points of one gap; ``room (2, width)`` are the sums over later and earlier zeros."""
-    later, earlier = room[0], room[1]
-    for h in range(later.shape[0]):
-        later[h] = earlier[h] = 0.0
+    """New points of the gap behind old point ``g``; ``room (2, width)`` are the sums over later and earlier zeros.
+
+    Roundings as :meth:`.chain_bends.Bends.roundings` says.
+    """
+    for h in range(own.shape[1]):
+        room[0, h] = room[1, h] = 0.0
+    one, two = 0.0, 0.0
     for m in range(n):
         j = maker[row + m] - first
-        u = -y[j] if x[j] < 0.0 else y[j]
-        for h in range(later.shape[0]):
-            later[h] += u * columns[k + m, h]
+        one += z[g, j] * z[g, j]
+        two += z[g + 1, j] * z[g + 1, j]
+        u = -z[g + 1, j] if z[g, j] < 0.0 else z[g + 1, j]
+        for h in range(own.shape[1]):
+            room[0, h] += u * columns[k + m, h]
+    bent = (math.sqrt(one) + math.sqrt(two)) * INFLATE + SQUARES_FLOOR
+    ends = max(rounding[row - 1], rounding[row + n])
+    fixed = ends + 13 * U * (size[row - 1] + size[row + n]) + 2 * (2 * n + 17) * U * bent
     for m in range(n):
         j, t = maker[row + m] - first, part[row + m]
-        wakes = x[j] < 0.0
-        u, v = (-y[j], x[j]) if wakes else (y[j], -x[j])
+        rounding[row + m] = (fixed + 13 * U * size[row + m]) * INFLATE
+        wakes = z[g, j] < 0.0
+        u, v = (-z[g + 1, j], z[g, j]) if wakes else (z[g + 1, j], -z[g, j])
         before, behind = (0.0, 1.0) if wakes else (1.0, 0.0)  # at its zero a neuron is asleep, or not yet awake
         rest = 1.0 - t
-        for h in range(later.shape[0]):
+        for h in range(own.shape[1]):
             column = columns[k + m, h]
-            near, far = later[h] - before * u * column, earlier[h] + before * v * column
-            new_z[row + m, h] = a[h] + t * (b[h] - a[h]) + (t * near + rest * far)
-            later[h], earlier[h] = near - behind * u * column, far + behind * v * column
-
-
-@inner
-def _roundings(x: Any, y: Any, maker: Any, first: int, norm: Any, ends: float, rounding: Any, row: int, n: int) -> None:
-    """As :meth:`.chain_bends.Bends.roundings` says, for the new points of one gap."""
-    one, two = 0.0, 0.0
-    for k in range(row, row + n):
-        j = maker[k] - first
-        one += x[j] * x[j]
-        two += y[j] * y[j]
-    bent = (math.sqrt(one) + math.sqrt(two)) * INFLATE + SQUARES_FLOOR
-    three = math.hypot(norm[row - 1], 1.0) + math.hypot(norm[row + n], 1.0)
-    many = 2 * n + 16
-    for k in range(row, row + n):
-        own = 13 * U * (three + math.hypot(norm[k], 1.0)) + 2 * many * U / (1.0 - many * U) * bent
-        rounding[k] = (ends + own) * INFLATE
+            near, far = room[0, h] - before * u * column, room[1, h] + before * v * column
+            new_z[row + m, h] = own[g, h] + t * (own[g + 1, h] - own[g, h]) + (t * near + rest * far)
+            room[0, h], room[1, h] = near - behind * u * column, far + behind * v * column
 
 
 @kernel
