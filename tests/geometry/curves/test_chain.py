@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from fiberscope.geometry.curves import chain
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
-from fiberscope.geometry.engines.planar.chain_bends import gather
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
@@ -215,16 +214,20 @@ def test_neurons_that_vanish_where_others_do_are_not_decided_in_floats(monkeypat
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("width", [19, 700])
 @pytest.mark.parametrize("rows", range(1, 8))
-def test_thin_products_and_columns(rows: int) -> None:
+def test_thin_products_and_columns(rows: int, width: int) -> None:
     rng = np.random.default_rng(rows)
-    net = Network.random((37, 19, 1), rows)
-    X = rng.normal(size=(rows, 37))
-    node = net.layout.affine[0]
-    W, b = net.weights[0], net.biases[0]
+    net = Network.random((37, width, 1), rows)
+    X, W, b = rng.normal(size=(rows, 37)), net.weights[0], net.biases[0]
+    layers = chain._prepared(net)
+    assert layers is not None and (layers[0].across is None) == (width == 700)
     bound = gamma(39) * np.hypot(np.linalg.norm(X, axis=1), 1)[:, None] * np.hypot(np.linalg.norm(W, axis=1), b)
-    assert (np.abs(chain._product(node, X) - (X @ W.T + b)) <= 2 * bound).all()
+    assert (np.abs(layers[0].product(X) - (X @ W.T + b)) <= 2 * bound).all()
     label = rng.integers(0, 37, 11)
-    columns = np.empty((11, 19))
-    gather(W, label, columns)
-    assert (columns == W[:, label].T).all()
+    assert (layers[0].columns(label) == W[:, label].T).all()
+
+
+def test_large_layers_are_within_their_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "LARGE", 0)
+    test_layers_are_really_compared_and_a_wrong_value_is_noticed()

@@ -3,9 +3,8 @@ make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,8 +24,8 @@ from fiberscope.numerics.cutoffs import TAME
 from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
 from fiberscope.run import ENDLESS, Run
 
-Norms = tuple[FloatArray, FloatArray, float]
-"""Norms of the rows ``(W_j, b_j)``, rounded up, their inverses, and the norm of all of them."""
+if TYPE_CHECKING:
+    from fiberscope.network.layout import Place
 
 MOST_SIGNS = 1 << 22
 """Signs of one layer at all points. Among more of them one is open nearly always, and the short way is in vain."""
@@ -40,9 +39,7 @@ LARGE = 1 << 14
 MOST_TAPS = 1 << 22
 """Numbers of a convolution written as a sparse matrix, which are kept."""
 
-_norms: WeakKeyDictionary[Affine, Norms | None] = WeakKeyDictionary()
-_sparse: WeakKeyDictionary[Affine, tuple[IntArray, IntArray, FloatArray]] = WeakKeyDictionary()
-"""Convolutions by columns: where each one begins, rows, and numbers."""
+_layers: WeakKeyDictionary[Network, tuple[ChainLayer, ...] | None] = WeakKeyDictionary()
 
 
 def polyline_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks:
@@ -51,80 +48,132 @@ def polyline_breaks(net: Network, chain: Polyline, run: Run = ENDLESS) -> Breaks
     return straight_breaks(net, chain, run) if found is None else found
 
 
-def _row_norms(node: Affine) -> Norms | None:
-    """Kept for every layer: a network never changes."""
-    if node not in _norms:
-        r = track.row_norms(node.operator)
-        r = (r if node.offset is None else np.hypot(r, node.offset)) * (1 + 2.0**-30)
-        tame = bool(((r > TAME[0]) & (r < TAME[1])).all())
-        _norms[node] = (r, 1 / r, float(np.linalg.norm(r)) * (1 + 2.0**-30)) if tame else None
-    return _norms[node]
+@dataclass(frozen=True, slots=True)
+class ChainLayer:
+    """What is asked of a layer every time; a network never changes.
 
+    ``r`` are norms of the rows ``(W_j, b_j)``, rounded up, ``inverse`` their inverses, ``frobenius`` the norm of all of
+    them; ``around`` bounds the rounding of a product relative to ``r`` and the norm of the input. A small matrix is
+    kept in ``across``, transposed; a convolution in ``taps``: where each column begins, rows, and numbers.
+    """
 
-def _columns(node: Affine, label: IntArray) -> FloatArray:
-    """Some columns of a layer's matrix as rows."""
-    columns = np.empty((len(label), node.operator.out_size))
-    if isinstance(node.operator, Dense):
-        if node.operator.matrix.size < LARGE:
-            return np.ascontiguousarray(node.operator.matrix[:, label].T)
-        gather(node.operator.matrix, label, columns)
+    operator: Dense | Convolution
+    offset: FloatArray | None
+    start: int
+    r: FloatArray
+    inverse: FloatArray
+    frobenius: float
+    around: float
+    across: FloatArray | None
+    taps: tuple[IntArray, IntArray, FloatArray] | None
+
+    def product(self, values: FloatArray) -> FloatArray:
+        """``W a + b`` for every row."""
+        if len(values) <= THIN and isinstance(self.operator, Dense) and self.across is None:
+            result = np.empty((len(values), len(self.r)))
+            thin(values, self.operator.matrix, result)
+        else:
+            result = self.operator.apply(values)
+        return result if self.offset is None else np.add(result, self.offset, out=result)
+
+    def columns(self, label: IntArray) -> FloatArray:
+        """Some columns of the matrix as rows."""
+        if self.across is not None:
+            return self.across[label]
+        columns = np.empty((len(label), len(self.r)))
+        if self.taps is not None:
+            scatter(*self.taps, label, columns)
+        else:
+            gather(self.operator.coefficients, label, columns)
         return columns
-    if node not in _sparse:
-        matrix = node.operator.sparse().tocsc()
-        _sparse[node] = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
-    scatter(*_sparse[node], label, columns)
-    return columns
 
 
-def _layers(net: Network) -> tuple[Affine, ...] | None:
-    """The layers before the activations, if this is a plain chain of dense or convolutional ones with ReLUs."""
-    if len(net.nodes) % 2 == 0 or not isinstance(net.nodes[-1], Affine) or net.layout.slopes.any():
+def _prepared(net: Network) -> tuple[ChainLayer, ...] | None:
+    """The layers before activations; None but for a plain chain of tame dense or convolutional ones with ReLUs."""
+    if net not in _layers:
+        _layers[net] = _all_layers(net)
+    return _layers[net]
+
+
+def _all_layers(net: Network) -> tuple[ChainLayer, ...] | None:
+    found: list[ChainLayer] = []
+    if not _is_plain(net):
         return None
-    for index, node in enumerate(net.nodes[:-1]):
-        if node.sources != (index,) or not isinstance(node, PiecewiseLinear if index % 2 else Affine):
+    for node, place in zip(net.layout.affine, net.layout.places, strict=False):
+        layer = _layer(node, place)
+        if layer is None:
             return None
-        if isinstance(node, Affine) and not isinstance(node.operator, Dense | Convolution):
-            return None
-    return net.layout.affine[:-1]
+        found.append(layer)
+    return tuple(found)
+
+
+def _is_plain(net: Network) -> bool:
+    """Whether affine maps and ReLUs take turns, in a row, an affine map last."""
+    if len(net.nodes) % 2 == 0 or not isinstance(net.nodes[-1], Affine) or net.layout.slopes.any():
+        return False
+    return all(
+        node.sources == (index,) and isinstance(node, PiecewiseLinear if index % 2 else Affine)
+        for index, node in enumerate(net.nodes)
+    )
+
+
+def _layer(node: Affine, place: Place) -> ChainLayer | None:
+    operator = node.operator
+    if not isinstance(operator, Dense | Convolution):
+        return None
+    if isinstance(operator, Convolution) and operator.out_size * operator.fan_in > MOST_TAPS:
+        return None
+    r = track.row_norms(operator)
+    r = (r if node.offset is None else np.hypot(r, node.offset)) * (1 + 2.0**-30)
+    if not ((r > TAME[0]) & (r < TAME[1])).all():
+        return None
+    across, taps = None, None
+    if isinstance(operator, Convolution):
+        matrix = operator.sparse().tocsc()
+        taps = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    elif operator.matrix.size < LARGE:
+        across = np.ascontiguousarray(operator.matrix.T)
+    norm = float(np.linalg.norm(r)) * (1 + 2.0**-30)
+    return ChainLayer(operator, node.offset, place.start, r, 1 / r, norm, gamma(operator.fan_in + 6), across, taps)
 
 
 def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     """The breakpoints, or None where something is left open or the network is no plain ReLU chain."""
-    points, layers = chain.points, _layers(net)
+    points, layers = chain.points, _prepared(net)
     if layers is None:
         return None
     places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
     e2, norm = np.zeros(len(points)), np.linalg.norm(points, axis=1) * INFLATE
-    if not (norm.max() < TAME[1]) or not _fit(len(points), layers[:1]):
+    if not (norm.max() < TAME[1]) or (layers and len(points) * len(layers[0].r) > MOST_SIGNS):
         return None
-    z = _product(layers[0], points) if layers else points
-    rounding = gamma(layers[0].operator.fan_in + 6) * np.hypot(norm, 1.0) if layers else norm
+    z, rounding = points, norm
+    if layers:
+        z, rounding = layers[0].product(points), layers[0].around * np.hypot(norm, 1.0)
     decisions = 0
-    for index, (node, place) in enumerate(zip(layers, net.layout.places, strict=True)):
+    for index, layer in enumerate(layers):
         run.step(index, len(layers), "layers")
-        norms = _row_norms(node)
-        assert norms is not None
-        r, inverse, frobenius = norms
         c, counts = np.empty(len(z)), np.empty(len(z) - 1, dtype=np.int64)
-        new = scan(z, e2, norm, rounding, r, ENTRY_FLOOR, c, counts)
-        after, next_layer = len(z) + max(new, 0), layers[index + 1 : index + 2]
-        if new < 0 or not _fit(after, next_layer):
+        new = scan(z, e2, norm, rounding, layer.r, ENTRY_FLOOR, c, counts)
+        following = layers[index + 1] if index + 1 < len(layers) else None
+        after = len(z) + new
+        if new < 0 or (following is not None and after * len(following.r) > MOST_SIGNS):
             return None
         made, part, slip = Places.empty(after), np.empty(after), np.empty(after)
         room = np.empty((2, z.shape[1])), np.empty((2, z.shape[1]), dtype=np.int64)
-        if not cut(z, c, r, ENTRY_FLOOR, counts, *places, place.start, *room[0], *room[1], *made, part, slip):
+        if not cut(z, c, layer.r, ENTRY_FLOOR, counts, *places, layer.start, *room[0], *room[1], *made, part, slip):
             return None
         places = made
         decisions += z.size + new
-        for following in next_layer:
+        if following is not None:
             out = np.empty_like(z)
             e2, norm = np.empty((2, after))
-            follow(z, c, r, inverse, counts, frobenius, places.maker, place.start, slip, out, e2, norm)
+            cut_by = (layer.r, layer.inverse, counts, layer.frobenius, places.maker, layer.start)
+            follow(z, c, *cut_by, slip, out, e2, norm)
             if not (norm.max() < TAME[1]):
                 return None
             size = np.hypot(norm, 1.0) * INFLATE
-            rounding = gamma(following.operator.fan_in + 6) * size
-            z = _next(following, z, counts, places.maker, place.start, part, out, size, rounding)
+            rounding = following.around * size
+            z = _next(following, z, counts, places.maker, layer.start, part, out, size, rounding)
     return _breaks(net, chain, *places.made(), decisions)
 
 
@@ -145,42 +194,24 @@ class Places(NamedTuple):
         return Places(self.t[keep], self.error[keep], self.maker[keep])
 
 
-def _fit(points: int, layers: Sequence[Affine]) -> bool:
-    """Whether layers can be asked at so many points."""
-    return all(
-        points * node.operator.out_size <= MOST_SIGNS
-        and (isinstance(node.operator, Dense) or node.operator.out_size * node.operator.fan_in <= MOST_TAPS)
-        and _row_norms(node) is not None
-        for node in layers
-    )
-
-
-def _product(node: Affine, values: FloatArray) -> FloatArray:
-    """``W a + b`` for every row."""
-    if len(values) <= THIN and isinstance(node.operator, Dense) and node.operator.matrix.size >= LARGE:
-        result = np.empty((len(values), node.operator.out_size))
-        thin(values, node.operator.matrix, result)
-    else:
-        result = node.operator.apply(values)
-    return result if node.offset is None else np.add(result, node.offset, out=result)
-
-
 def _next(
-    node: Affine, z: FloatArray, counts: IntArray, maker: IntArray, first: int, part: FloatArray, out: FloatArray,
+    layer: ChainLayer, z: FloatArray, counts: IntArray, maker: IntArray, first: int, part: FloatArray, out: FloatArray,
     size: FloatArray, rounding: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """Preactivations of the next layer at all points, and ``rounding`` at new ones, from activations at old ones."""
-    own, columns = _product(node, out), _columns(node, maker[maker >= first] - first)
-    width = node.operator.out_size
-    result = np.empty((len(maker), width))
-    fill(z, counts, maker, first, part, own, columns, size, result, rounding, np.empty((2, width)))
+    columns = layer.columns(maker[maker >= first] - first)
+    result, room = np.empty((len(maker), len(layer.r))), np.empty((2, len(layer.r)))
+    fill(z, counts, maker, first, part, layer.product(out), columns, size, result, rounding, room)
     return result
 
 
 def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, maker: IntArray, decisions: int) -> Breaks:
-    @cache
+    asked: list[Breaks] = []
+
     def full() -> Breaks:
-        return straight_breaks(net, chain)
+        if not asked:
+            asked.append(straight_breaks(net, chain))
+        return asked[0]
 
     def signs() -> SignArray:
         return full().signs()
@@ -190,5 +221,5 @@ def _breaks(net: Network, chain: Polyline, t: FloatArray, error: FloatArray, mak
         assert known is not None
         return known(i)
 
-    low, high = (np.clip(x, *chain.interval) for x in (t - error, t + error))
+    low, high = np.maximum(t - error, chain.interval[0]), np.minimum(t + error, chain.interval[1])
     return Breaks(t, low, high, Incidence(np.arange(len(t) + 1), maker), signs, decisions, 0, exact=exact)
