@@ -10,13 +10,13 @@ STAMP  := $(VENV)/.installed
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 # Compiled files are kept, whatever the caller says: tests start hundreds of processes that read the same modules.
 PYTEST     := PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --maxprocesses=8 --dist worksteal
-LINTED     := src tests examples benchmarks docs fuzz
+LINTED     := src tests examples benchmarks docs fuzz hatch_build.py
 
 # Lint with types and the documentation take one core each.
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help install tour test check format slow docs bench marks fuzz clean
+.PHONY: help install tour test check format slow docs bench marks fuzz wheel clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -65,6 +65,11 @@ SECONDS ?= 600
 fuzz: $(STAMP)  ## compare with exact answers on random cases: SECONDS=600 AREA=planar,equality SEED=1 CASES=100 JSON=file
 	$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(AREA),--area $(AREA)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(JSON),--json $(JSON))
+
+# Newer versions of pip take constraints of a build by a variable of their own.
+wheel:  ## build dist/*.whl: Python alone, or COMPILED=1 with compiled loops, for this interpreter and machine
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(if $(COMPILED),HATCH_BUILD_HOOK_ENABLE_CUSTOM=1) \
+	  $(PYTHON) -m pip wheel --no-deps --wheel-dir dist .
 
 clean:  ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist docs/_build docs/generated docs/*/generated fiberscope-tour

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fiberscope.dimension.jacobian import jacobian, offsets
-from fiberscope.dimension.kernels import kernel
+from fiberscope.dimension.kernels import kernel, small
 from fiberscope.dimension.kernels.kernel import effective_rank, kernel_alignment, ntk
 from fiberscope.errors import InputError, TooLargeError
 from fiberscope.network.network import Network
@@ -47,6 +47,7 @@ def test_strips_of_all_kinds_agree(outputs, monkeypatch):
     net = Network.random((5, 70, 6, 6, outputs), 0)  # wide and narrow layers
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(45, 5)), rng.normal(size=(31, 5))
+    monkeypatch.setattr(kernel, "MOST_POINTS", 0)
     monkeypatch.setattr(kernel, "_TALL", 40)
     monkeypatch.setattr(kernel, "_STRIP_BYTES", 1)
     assert_gram(net, X, Y)
@@ -150,3 +151,39 @@ def test_alignment():
         kernel_alignment(K, y[:2])
     with pytest.raises(InputError, match="other than zero"):
         kernel_alignment(K, 0 * y)
+
+
+@pytest.mark.parametrize("widths", [(1, 1), (3, 4, 1), (1, 10, 10, 10, 10, 10, 1), (5, 1, 7, 1)])
+def test_few_points_of_a_plain_chain_are_summed_as_all_others(
+    widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, X = Network.random(widths, 3), np.random.default_rng(0).normal(size=(9, widths[0]))
+    assert small.plain_chain(net) is not None
+    short = ntk(net, X)
+    assert (short == short.T).all()
+    monkeypatch.setattr(kernel, "MOST_POINTS", 0)
+    assert np.allclose(short, ntk(net, X), rtol=1e-12, atol=0)
+    J = jacobian(net, X)
+    assert np.allclose(short, J @ J.T, rtol=1e-11, atol=0)
+
+
+def test_chains_that_are_not_plain_take_the_general_way() -> None:
+    W = [[1.0, 2.0], [3.0, 4.0]]
+    nodes = [Affine(0, Dense(W), np.ones(2), "w", "b"), PiecewiseLinear(1, 0.0, (2,)), Affine(2, Dense(W), None, "w")]
+    shared = Network.from_nodes(
+        [*nodes, PiecewiseLinear(3, 0.0, (2,)), Affine(4, Dense([[1.0, 1.0]]), None, "v")], (2,)
+    )
+    one = Network.from_nodes([*nodes[:2], Affine(2, Dense([[1.0, 1.0]]), np.ones(()), "v", "c")], (2,))
+    leaky = Network([W, [[1.0, 1.0]]], [[1.0, 1.0], [0.0]], "leaky_relu")
+    two = Network.random((2, 3, 2), 0)
+    for net in (shared, one, leaky, two):
+        assert small.plain_chain(net) is None
+        J = jacobian(net, [[1.0, -2.0], [0.5, 0.25]])
+        assert np.allclose(ntk(net, [[1.0, -2.0], [0.5, 0.25]]), J @ J.T)
+
+
+def test_few_points_keep_their_limits() -> None:
+    net = Network.random((2, 3, 1), 0)
+    with pytest.raises(TooLargeError):
+        ntk(net, np.zeros((9, 2)), memory=8 * 80)
+    assert np.isfinite(ntk(net, np.zeros((9, 2)), memory=8 * 81)).all()

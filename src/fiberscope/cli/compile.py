@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -9,22 +10,37 @@ import typer
 
 import fiberscope as fs
 from fiberscope.numerics.compiling.building import build, remove
-from fiberscope.numerics.compiling.kernels import FOLDER
+from fiberscope.numerics.compiling.kernels import FOLDER, opened
 
 
 def compile_kernels(
     clean: Annotated[bool, typer.Option("--clean", help="Remove the extension instead.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say whether one is used, or why not.")] = False,
+    into: Annotated[Path, typer.Option(help="Write into this folder.", hidden=True)] = FOLDER,
 ) -> None:
     """Compile the loops of the library once, ahead of time, for every process to come.
 
     Needs setuptools and a C compiler, and writes beside the package. Without it Numba compiles what a first call needs.
     """
+    if status:
+        say_status()
+        return
     if clean:
         remove()
         typer.echo("no extension any more: Numba compiles what is asked")
         return
-    path, count = build(ask)
-    typer.echo(f"{count} functions in {path.relative_to(FOLDER.parent)}")
+    path, count = build(ask, into)
+    typer.echo(f"{count} functions in {path}")
+
+
+def say_status() -> None:
+    """Whether the extension is used; exit code 1 and the reason if not."""
+    try:
+        module, entries = opened(FOLDER)
+    except ImportError as reason:
+        typer.echo(f"no extension is used: {reason}. Numba compiles what is asked")
+        raise typer.Exit(1) from None
+    typer.echo(f"{sum(map(len, entries.values()))} functions of {Path(module.__file__).name} are used")
 
 
 def ask() -> None:

@@ -22,7 +22,7 @@ from fiberscope.dimension.zeros import certified
 from fiberscope.errors import TooLargeError
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.residue import ModularAlgebra
-from fiberscope.numerics.elimination import pivots_mod, rank_mod
+from fiberscope.numerics.elimination import Ranks, pivots_mod
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
 from fiberscope.numerics.modular import Residues, random_primes, residues
 from fiberscope.numerics.rank import ExactRank, agreed_rank, minor_bits
@@ -133,7 +133,7 @@ def exact_jacobian_rank(
     way = way_of(rows, D, memory)
     sketch_seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
 
-    known = Sketch(net, (X, signs), sketch_seed)
+    known, ranks = Sketch(net, (X, signs), sketch_seed), Ranks(sketch_seed)
 
     def rank_of(prime: int) -> int:
         nonlocal known
@@ -144,13 +144,16 @@ def exact_jacobian_rank(
                 rank, known = streamed_rank(known, prime, most, run)
                 return rank
             case "formed":
-                return rank_mod(residue_rows(net, X, signs, prime, run), prime, run)
+                return ranks.of(residue_rows(net, X, signs, prime, run), prime, run)
 
-    losses: dict[str, Callable[[int], float]] = {"sketched": sketch_loss(rows), "streamed": streaming_loss(rows)}
-    loss = losses.get(way, lambda prime: 0.0)
+    losses: dict[str, Callable[[int], float]] = {
+        "sketched": sketch_loss(rows),
+        "streamed": streaming_loss(rows),
+        "formed": ranks.loss,
+    }
     # Minors that are not zero have at most as many rows as the bound says.
     return agreed_rank(
-        rank_of, (rows, D), lambda: minor_bits(entry_bits(net, X), most), upper=upper, loss=loss, seed=seed
+        rank_of, (rows, D), lambda: minor_bits(entry_bits(net, X), most), upper=upper, loss=losses[way], seed=seed
     )
 
 

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fiberscope.numerics.floats import IntArray
-from fiberscope.numerics.modular import PrimeField, Residues, add_product, checked, field_of, scale_mod
+from fiberscope.numerics.modular import (
+    MIDDLE,
+    PrimeField,
+    Residues,
+    add_product,
+    checked,
+    field_of,
+    matmul_mod,
+    scale_mod,
+)
 from fiberscope.numerics.montgomery import BLOCK, lower_kernel, panel_kernel, upper_kernel
 from fiberscope.run import ENDLESS, Run
 
@@ -86,6 +95,54 @@ def rank_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> int:
     1
     """
     return echelon_mod(matrix, prime, run).rank
+
+
+class Ranks:
+    """Ranks of one matrix modulo several primes; after the first, elimination is left to a minor where that will do.
+
+    Let ``r`` be the rank modulo the first prime, and take ``r`` rows and columns with a regular minor. If it is regular
+    modulo the next prime, too, the rank there is ``r`` at least, and larger only if some row does not vanish on the
+    kernel of the ``r`` rows. On a uniformly random vector of that kernel such a row is zero with a probability of
+    ``1 / p``: :meth:`loss`. Where it is not zero, or the minor is singular, the whole matrix is eliminated.
+
+    >>> from fiberscope.numerics.modular import SMALL, random_primes, residues
+    >>> rows, ranks = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 6.0, 9.0]]), Ranks(seed=0)
+    >>> small, middle = random_primes(1, 0, SMALL) + random_primes(1, 0, MIDDLE)
+    >>> [ranks.of(residues(rows, p), p) for p in (small, middle)], ranks.loss(middle) == 1 / middle
+    ([1, 1], True)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._minor: tuple[IntArray, list[int]] | None = None
+        self._looked_at: set[int] = set()
+
+    def of(self, matrix: Residues, prime: int, run: Run = ENDLESS) -> int:
+        """The rank modulo a prime; of a prime of 46 bits perhaps from the minor of an earlier one."""
+        if self._minor is not None and prime.bit_length() == MIDDLE and self._suffices(matrix, prime, run):
+            self._looked_at.add(prime)
+            return len(self._minor[1])
+        found = echelon_mod(matrix, prime, run)
+        self._minor = found.order[: found.rank], list(found.pivots)
+        return found.rank
+
+    def loss(self, prime: int) -> float:
+        """Bound of the probability that the rank that was told is below that modulo the prime."""
+        return 1 / prime if prime in self._looked_at else 0.0
+
+    def _suffices(self, matrix: Residues, prime: int, run: Run) -> bool:
+        assert self._minor is not None
+        rows, pivots = self._minor
+        free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
+        rng = np.random.default_rng([self.seed, prime])
+        vector = np.zeros((matrix.shape[1], 1), np.uint64)
+        vector[free, 0] = rng.integers(0, prime, len(free), dtype=np.uint64)
+        own = matrix[rows]
+        found = echelon_mod(np.concatenate([own[:, pivots], matmul_mod(own, vector, prime)], axis=1), prime, run)
+        if found.pivots != tuple(range(len(pivots))):
+            return False
+        vector[pivots, 0] = found.kernel()[0, :-1]
+        return not matmul_mod(matrix, vector, prime).any()
 
 
 def pivots_mod(matrix: Residues, prime: int, run: Run = ENDLESS) -> tuple[int, ...]:

@@ -3,13 +3,15 @@
 The rank modulo a prime never exceeds the rank over the rationals, so it is a proven lower bound. It is too
 small only if the prime divides a certain nonzero minor. Hadamard's inequality bounds the minor, hence the
 number of primes of a size that divide it; the prime is drawn at random from all of that size, of which there are more
-than ``2.7e16`` with 61 bits, ``7e11`` with 46 and ``2.6e5`` with 23.
+than ``2.7e16`` with 61 bits, ``7e11`` with 46 and ``2.6e5`` with 23. Modulo a prime of 46 bits a rank that is known
+from another prime is looked at on a random vector, which may miss what is beyond it: that is counted, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import flint
@@ -17,7 +19,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.elimination import rank_mod
+from fiberscope.numerics.elimination import Ranks
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.modular import MIDDLE, SMALL, WIDE, Residues, prime_count, random_primes, residues
 from fiberscope.numerics.points import integer_rows, row_bits
@@ -42,7 +44,8 @@ class ExactRank(Result):
     """The rank of a matrix of exact numbers, and what stands behind it.
 
     ``lower`` is proven. ``rank`` is the same number, claimed for the true rank; the claim is wrong with a
-    probability of at most ``failure_probability`` over the draw of the primes, and 0 means proven.
+    probability of at most ``failure_probability`` over the draw of the primes and of vectors modulo them, and 0 means
+    proven.
     """
 
     rank: int
@@ -104,10 +107,12 @@ def exact_rank(
     if method == "rational" or min(values.shape) == 0:
         return _rational(values)
     size = (values.shape[0], values.shape[1])
+    ranks = Ranks(seed)
     result = agreed_rank(
-        lambda p: rank_mod(residues(values, p), p, run),
+        lambda p: ranks.of(residues(values, p), p, run),
         size,
         lambda: float_minor_bits(values),
+        loss=ranks.loss,
         primes=primes,
         seed=seed,
     )
@@ -138,7 +143,7 @@ def agreed_rank(
     most = min(shape) if upper is None else min(upper, *shape)
     small = shape[0] * shape[1] * min(shape) <= QUICK
     drawn: list[int] = []
-    rank, failure = -1, 1.0
+    rank, failure, largest = -1, 1.0, cache(minor_bits)
     while len(drawn) < primes or (not small and failure > CHANCE):
         bits = WIDE if small else SMALL if not drawn else MIDDLE
         (prime,) = random_primes(1, rng, bits)
@@ -147,7 +152,7 @@ def agreed_rank(
         if rank == most:
             return ExactRank(rank, rank, 0.0, tuple(drawn), "modular", shape)
         # The largest rank is wrong only if all primes are unlucky.
-        failure *= min(1.0, failure_bound(minor_bits(), 1, bits) + loss(prime)) * (1 + 2**-50)
+        failure *= min(1.0, failure_bound(largest(), 1, bits) + loss(prime)) * (1 + 2**-50)
     return ExactRank(rank, rank, failure, tuple(drawn), "modular", shape)
 
 
@@ -155,12 +160,13 @@ def _of_residues(function: ResidueFunction, bits: int, count: int, seed: int, ru
     """Only a first table says the shape; it serves for the first prime of a small matrix too."""
     (first,) = random_primes(1, seed)
     table = function(first)
-    shape = (table.shape[0], table.shape[1])
+    shape, ranks = (table.shape[0], table.shape[1]), Ranks(seed)
 
     def rank_of(prime: int) -> int:
-        return rank_mod(table if prime == first else function(prime), prime, run)
+        return ranks.of(table if prime == first else function(prime), prime, run)
 
-    return agreed_rank(rank_of, shape, lambda: minor_bits(bits, min(shape)), primes=count, seed=seed)
+    largest = minor_bits(bits, min(shape))
+    return agreed_rank(rank_of, shape, lambda: largest, loss=ranks.loss, primes=count, seed=seed)
 
 
 def failure_bound(minor_bits: int, count: int, bits: int = WIDE) -> float:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.geometry.engines.planar import chain_bends, tracked
@@ -70,18 +69,15 @@ def checked(counts: list[int]) -> Any:
 
 
 @settings(max_examples=12)
-@given(
-    st.integers(0, 10**6), st.sampled_from(["plain", "twins", "uneven", "integers"]), st.sampled_from(SCALES),
-    st.sampled_from([polyline_breaks, straight_breaks]),
-)  # fmt: skip
-def test_within_the_bound_of_the_exact_product(seed: int, kind: str, scale: float, ask: Any) -> None:
+@given(st.integers(0, 10**6), st.sampled_from(["plain", "twins", "uneven", "integers"]), st.sampled_from(SCALES))
+def test_within_the_bound_of_the_exact_product(seed: int, kind: str, scale: float) -> None:
     rng = np.random.default_rng(seed)
     net = network(rng, (2, 6, 5, 4, 1), kind)
     points = rng.normal(size=(3, 2)) * 2 * scale
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain_bends, "WORTH", 0)
         patch.setattr(tracked, "product", checked([]))
-        ask(net, Polyline(points))
+        straight_breaks(net, Polyline(points))
 
 
 def test_neurons_with_one_zero_and_many_of_them_in_a_gap() -> None:
@@ -93,11 +89,10 @@ def test_neurons_with_one_zero_and_many_of_them_in_a_gap() -> None:
         [first, rng.normal(size=(4, 30)), np.ones((1, 4))], [-first[:, 0] * places, rng.normal(size=4), [0.0]]
     )
     counts: list[int] = []
-    for ask in (polyline_breaks, straight_breaks):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(chain_bends, "WORTH", 0)
-            patch.setattr(tracked, "product", checked(counts))
-            ask(net, Polyline(np.array([[-1.0, 0.0], [1.0, 0.25]])))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain_bends, "WORTH", 0)
+        patch.setattr(tracked, "product", checked(counts))
+        straight_breaks(net, Polyline(np.array([[-1.0, 0.0], [1.0, 0.25]])))
     assert max(counts) == len(set(places.tolist()))
 
 
@@ -116,4 +111,4 @@ def test_a_wrong_column_would_be_noticed() -> None:
         patch.setattr(tracked, "product", spoilt)
         patch.setattr(tracked, "product", checked([]))
         with pytest.raises(AssertionError):
-            polyline_breaks(net, Polyline(np.array([[-1.0, -1.0], [1.0, 0.5]])))
+            straight_breaks(net, Polyline(np.array([[-1.0, -1.0], [1.0, 0.5]])))

@@ -88,6 +88,14 @@ def damaged(listing: dict[str, Any], part: str) -> Any:
     return listing | {part: {"file": "compiled_1.so", "digest": "0"}.get(part, ["other"])}
 
 
+REASONS = {
+    "source": "source.py is not what it was made of",
+    "gone": "source.py is not what it was made of",
+    "surroundings": "made for",
+    "switch": "FIBERSCOPE_KERNELS is numba",
+}
+
+
 @pytest.mark.parametrize(
     "what", ["source", "gone", "extension", "surroundings", "file", "digest", "sources", "text", "switch", "listing"]
 )
@@ -110,6 +118,8 @@ def test_an_extension_that_does_not_fit_is_not_used(package: Path, what: str, mo
         case _:
             listing.write_text(json.dumps(damaged(told, what)))
     assert twice(1.0, 1.0) == 2.0
+    with pytest.raises(ImportError, match=REASONS.get(what, "damaged")):
+        kernels.opened(package)
 
 
 def test_an_extension_that_cannot_be_loaded_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fiberscope import modules
 from fiberscope.dimension.jacobian import MEMORY, check_memory, with_own_parameters
+from fiberscope.dimension.kernels.small import MOST_POINTS, plain_chain, small_kernel
 from fiberscope.dimension.use_gradients import add_block, size_of
 from fiberscope.dimension.uses import Use, uses
 from fiberscope.errors import InputError, TooLargeError
@@ -123,6 +124,10 @@ def ntk(
     X = batch(X, net.in_size)
     right_batch = X if Y is None else batch(Y, net.in_size, "Y")
     outputs = net.out_size
+    if by is None and Y is None and len(X) <= MOST_POINTS and (layers := plain_chain(net)) is not None:
+        _check(len(X), len(X), memory)
+        run.step(0, 1, "rows of the kernel")
+        return small_kernel(layers, X)
     groups = {"": tuple(net.parameters)} if by is None else _groups(net.parameters, by)
     _check(len(groups) * len(X) * outputs, len(right_batch) * outputs, memory)
     left = uses(net, X, FLOAT)

@@ -10,6 +10,7 @@ looks for an extension, and asks Numba if there is none, or none for such argume
 was made of and for: the sources of all kernels and of what they import, by their hashes, the interpreter, NumPy and the
 machine, the extension's own hash, and for every kernel which kinds of arguments it takes. If anything differs, the
 extension is not loaded and Numba compiles as if it were not there; so it is when ``FIBERSCOPE_KERNELS`` is ``numba``.
+``fiberscope compile --status`` says which of these it is. A wheel may have both files, too: ``hatch_build.py``.
 """
 
 from __future__ import annotations
@@ -223,17 +224,31 @@ def functions(key: str) -> dict[Any, Callable[..., Any]]:
 @cache
 def extension(folder: Path) -> tuple[Any, dict[str, Any]] | None:
     """The extension in a folder and what it has, if it was made of what is here, for what is here."""
+    try:
+        return opened(folder)
+    except ImportError:
+        return None  # whatever is wrong with these files, there is Numba
+
+
+def opened(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """The same, or an error that says why it is not used."""
     if os.environ.get(SWITCH) == "numba":
-        return None
+        raise ImportError(f"{SWITCH} is numba")
+    if not (folder / LISTING).is_file():
+        raise ImportError(f"there is none in {folder}")
     try:
         listing = json.loads((folder / LISTING).read_text(encoding="utf-8"))
-        made_for, sources, file = listing["surroundings"], listing["sources"], listing["file"]
-        fits = made_for == surroundings() and all(_digest(FOLDER / name) == told for name, told in sources.items())
-        if not fits or _digest(folder / file) != listing["digest"]:
-            return None
-        return _loaded(folder / file), dict(listing["entries"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
-        return None  # whatever is wrong with these files, there is Numba
+        made_for, sources, path = listing["surroundings"], dict(listing["sources"]), folder / listing["file"]
+        if made_for != surroundings():
+            raise ImportError(f"it was made for {made_for}, and this is {surroundings()}")
+        for name, told in sources.items():
+            if not (FOLDER / name).is_file() or _digest(FOLDER / name) != told:
+                raise ImportError(f"{name} is not what it was made of")
+        if _digest(path) != listing["digest"]:
+            raise ImportError(f"{path.name} is damaged")
+        return _loaded(path), dict(listing["entries"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ImportError(f"{LISTING} and what it names are damaged: {error!r}") from error
 
 
 def _digest(path: Path) -> str:

@@ -56,7 +56,8 @@ class Bends:
 
     def fill(self, matrix: FloatArray, z: FloatArray) -> None:
         """Rows of the new points of ``z = a @ matrix.T + offset``, from those of the old ones."""
-        columns = np.ascontiguousarray(matrix[:, self.label].T)
+        columns = np.empty((len(self.label), len(matrix)))
+        gather(matrix, self.label, columns)
         room = np.empty((2, z.shape[1]))
         _fill(
             z, self.row, self.left, self.right, self.t, self.points, self.neurons, self.rank, self.x, self.y, columns,
@@ -130,3 +131,14 @@ def _fill(
             rest = 1.0 - tk
             for h in range(z.shape[1]):
                 z[v, h] = z[a, h] + tk * (z[b, h] - z[a, h]) + (tk * later[h] + rest * earlier[h])
+
+
+@kernel
+def gather(matrix: Any, label: Any, columns: Any) -> None:
+    """Columns of a matrix as rows: a few of its rows at a time, so that what is written stays near."""
+    for first in range(0, matrix.shape[0], 8):
+        last = min(first + 8, matrix.shape[0])
+        for m in range(label.shape[0]):
+            j = label[m]
+            for h in range(first, last):
+                columns[m, h] = matrix[h, j]
