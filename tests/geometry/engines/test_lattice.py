@@ -372,8 +372,9 @@ def assert_identical(a: Cells, b: Cells) -> None:
 def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     nets = [recipe(3, 9, 8, 1), recipe(4, 7, 6, 1), recipe(2, 40, 8, 1), *(degenerate(k, 1) for k in DEGENERATE)]
     wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 60, 4))
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.tree.grown", barely_grown)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 4, 4, 60, 60))
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.levels._roomy", barely_grown)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter.grown", barely_grown)
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.grown", barely_grown)
     for net, cells in zip(nets, wanted, strict=True):
         assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)

@@ -108,7 +108,7 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
@@ -133,7 +133,7 @@ class LayerWalk(ABC):
         self.exact_decisions = self.float_decisions = 0
         self.complete, self.reached = True, self.signs.shape[1]
         self.run = ENDLESS
-        self.paused: Callable[[], bool] = _never
+        self.paused: Callable[[], bool] = never
 
     @property
     def vertices(self) -> tuple[Any, ...]:
@@ -198,7 +198,7 @@ class LayerWalk(ABC):
                         case _:
                             assert_never(place.node)
         finally:
-            self.paused = _never  # a bound method of our own would keep the lattice alive
+            self.paused = never  # a bound method of our own would keep the lattice alive
 
     def _split_by(
         self,
@@ -299,6 +299,7 @@ class LayerWalk(ABC):
                 values[key] = part
         self.inputs = values[0]
         self.exact.forget()
+        self.table = self.error = np.zeros((0, 0))  # they are parts of the values now
         if layer.end == self.sides + self.net.num_signs or not self.complete:
             return  # the last activation: nobody asks for its values
         source = values[layer.source]

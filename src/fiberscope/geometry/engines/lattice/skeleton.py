@@ -30,12 +30,21 @@ from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import grown
-from fiberscope.numerics.compiling.kernels import kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.run import ENDLESS, Run
 
 _MOST_EDGES = (1 << 31) - 8
+
+_BLOCK = 32
+"""Neurons that are done together: each is one bit of the masks."""
+
+_END = np.uint32(0xFFFFFFFF)
+"""Behind the last edge of a list."""
+
+_LOWEST = np.zeros(32, dtype=np.uint8)
+_LOWEST[[((1 << b) * 0x077CB531 & 0xFFFFFFFF) >> 27 for b in range(32)]] = range(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,9 +178,9 @@ class _SkeletonBuilder(LayerWalk):
         """Split by one neuron after the other, 32 of them at work at a time."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
-        for first in range(0, len(both), kernels.BLOCK):
-            block = both[first : first + kernels.BLOCK]
-            heads = np.full((2, kernels.BLOCK), kernels.END, dtype=np.uint32)
+        for first in range(0, len(both), _BLOCK):
+            block = both[first : first + _BLOCK]
+            heads = np.full((2, _BLOCK), _END, dtype=np.uint32)
             self._enlist(0, np.arange(self.num_edges, dtype=np.int32), block, heads)
             for bit, column in enumerate(block.tolist()):
                 self._split(bit, column, block, heads, layer)
@@ -248,24 +257,45 @@ class _SkeletonBuilder(LayerWalk):
             raise NotGenericError(f"skeleton: expected {self.n} hyperplanes at every vertex, got {zeros[v]}: {where}")
 
 
+@inner
+def _enlist(cell: int, dimension: int, masks: Any, heads: Any) -> None:
+    """Put the cell on the list of the first neuron that crosses it, if any."""
+    crossed = masks[cell, 0] & masks[cell, 1]
+    masks[cell, 3] = 0
+    if crossed:
+        lowest = np.uint32(crossed & (~crossed + np.uint32(1)))
+        bit = _LOWEST[np.uint32(lowest * np.uint32(0x077CB531)) >> np.uint32(27)]
+        masks[cell, 3] = heads[dimension, bit]
+        heads[dimension, bit] = cell
+
+
+@inner
+def _row_masks(row: int, signs: Any, columns: Any, node: int, masks: Any) -> None:
+    """Masks of the vertex in this row: bit b is the sign in column ``columns[b]``."""
+    masks[node, 0] = masks[node, 1] = masks[node, 2] = masks[node, 3] = 0
+    for b in range(len(columns)):
+        sign = signs[row, columns[b]]
+        masks[node, 0 if sign > 0 else 1 if sign < 0 else 2] |= np.uint32(1) << np.uint32(b)
+
+
 @kernel
 def _mask(
     first: int, last: int, edges: Any, signs: Any, columns: Any, ends: Any, vertex_masks: Any, masks: Any, heads: Any
 ) -> None:
     for v in range(first, last):
-        kernels.row_masks(v, signs, columns, v, vertex_masks)
+        _row_masks(v, signs, columns, v, vertex_masks)
     for q in range(len(edges)):
         e = np.int64(edges[q])
         for k in range(2):
             masks[e, k] = vertex_masks[ends[e, 0], k] | vertex_masks[ends[e, 1], k]
-        kernels.enlist(e, 1, masks, heads)
+        _enlist(e, 1, masks, heads)
 
 
 @kernel
 def _listed(edge: Any, masks: Any, out: Any) -> int:
     """Write the list that begins with this edge to ``out``; returns its length."""
     count = 0
-    while edge != kernels.END:
+    while edge != _END:
         out[count] = edge
         count += 1
         edge = masks[edge, 3]
