@@ -493,9 +493,23 @@ def test_bad_input() -> None:
         lattice_cells(Network([[[1, 0]], [[1]]], [[0], [0]]), Space(2))
 
 
-@pytest.mark.parametrize("after", [1, 5, 12, 17, 21, 25, 40, 43])
-def test_a_stop_inside_of_a_block_is_a_smaller_network(after: int) -> None:
-    net = degenerate("integer", 2) if after < 4 else recipe(3, 22, 22, 1)
+def decimals(seed: int) -> Network:
+    """One layer of small decimals: nearly everything that meets is decided exactly."""
+    rng = np.random.default_rng(seed)
+    return Network([rng.integers(-2, 3, (10, 3)) / 10, np.ones((1, 10))], [rng.integers(-1, 2, 10) / 10, np.zeros(1)])
+
+
+STOPS = [("integer", 1), *(("point", k) for k in (2, 3, 6, 7, 8, 9)), *(("decimals", k) for k in range(3, 10))]
+
+
+@pytest.mark.parametrize(("name", "after"), [*STOPS, *(("random", k) for k in (5, 12, 17, 21, 25, 40, 43))])
+def test_a_stop_inside_of_a_block_is_a_smaller_network(name: str, after: int) -> None:
+    net = {
+        "integer": lambda: degenerate("integer", 2),
+        "point": lambda: through_a_point(3, 1, layers=2),
+        "decimals": lambda: decimals(58),
+        "random": lambda: recipe(3, 22, 22, 1),
+    }[name]()
 
     def stop(done: int, total: int, text: str) -> None:
         if done >= after:
