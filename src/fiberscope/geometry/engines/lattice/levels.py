@@ -90,8 +90,9 @@ class Levels:
         parts = []
         for d in range(1, self.dimension + 1):
             ptr, ind, self.ptr[d], self.ind[d] = self.ptr[d], self.ind[d], _NOTHING, _NOTHING
-            ind.resize(int(self.used[d]), refcheck=False)  # in place: what is not needed goes back
-            parts.append(Incidence(ptr[: self.made[d] + 1].astype(np.int64), ind))
+            ptr.resize(int(self.made[d]) + 1, refcheck=False)  # in place: what is not needed goes back
+            ind.resize(int(self.used[d]), refcheck=False)
+            parts.append(Incidence(ptr, ind))
         return tuple(parts)
 
 
