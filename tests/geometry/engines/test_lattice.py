@@ -304,7 +304,7 @@ def test_facets_are_those_that_the_signs_tell(net: Network) -> None:
     assert_facets_by_signs(lattice_cells(net, Box.cube(net.in_size)))
 
 
-@pytest.mark.parametrize("widths", [(3, 20, 6, 1), (4, 9, 5, 1), (5, 6, 4, 1), (6, 5, 2, 1)])
+@pytest.mark.parametrize("widths", [(3, 20, 6, 1), (3, 3, 40, 1), (4, 9, 5, 1), (5, 6, 4, 1), (6, 5, 2, 1)])
 def test_facets_of_large_networks_are_those_that_the_signs_tell(widths: tuple[int, ...]) -> None:
     assert_facets_by_signs(lattice_cells(recipe(*widths), Box.cube(widths[0])))
 
@@ -430,7 +430,13 @@ def assert_identical(a: Cells, b: Cells) -> None:
 
 
 def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    nets = [recipe(3, 9, 8, 1), recipe(4, 7, 6, 1), recipe(2, 40, 8, 1), *(degenerate(k, 1) for k in DEGENERATE)]
+    nets = [
+        recipe(3, 9, 8, 1),
+        recipe(4, 7, 6, 1),
+        recipe(2, 9, 40, 1),
+        through_a_point(3, 0, layers=2),
+        *(degenerate(k, 1) for k in DEGENERATE),
+    ]
     wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 4, 4, 60, 60))
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.levels._roomy", barely_grown)

@@ -131,6 +131,7 @@ class LatticeBuilder(LayerWalk):
             limit = self.run.limit
             room = splitting.BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
             block, rest = np.split(rest, [min(room, splitting.BLOCK)])
+            layer = self.without_done(layer, int(block[0]) - layer.begin)
             before = self.num_vertices, self.exact_decisions, self.float_decisions
             if not self._split_block(block, layer, carriers=len(rest) > 0):
                 self.num_vertices = before[0]

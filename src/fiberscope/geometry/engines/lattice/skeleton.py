@@ -180,6 +180,7 @@ class _SkeletonBuilder(LayerWalk):
         both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
         for first in range(0, len(both), _BLOCK):
             block = both[first : first + _BLOCK]
+            layer = self.without_done(layer, int(block[0]) - layer.begin)
             heads = np.full((2, _BLOCK), _END, dtype=np.uint32)
             self._enlist(0, np.arange(self.num_edges, dtype=np.int32), block, heads)
             for bit, column in enumerate(block.tolist()):
@@ -195,10 +196,9 @@ class _SkeletonBuilder(LayerWalk):
         first, count = self.num_vertices, len(crossed)
         ends = self.edges[crossed]
         self._reserve(first + count, self.num_edges + count)
-        where = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.num_vertices += count
         self.float_decisions += count
-        if _cut_edges(ends, self.carrier[crossed], first, column, where, *self.vertices):
+        if _cut_edges(ends, self.carrier[crossed], first, column, layer.columns, *self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
             self.exact_decisions += self.decide_signs(first + np.flatnonzero(unsure), layer)
         made = self.num_edges

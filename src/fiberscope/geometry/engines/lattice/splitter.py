@@ -44,7 +44,6 @@ class Splitter:
         """Make the ``new`` complex from the old one; False if interrupted. ``carriers`` of edges if they are wanted."""
         self.walk, self.layer, self.block, self.carriers = walk, layer, block, carriers
         self.decided: list[tuple[int, int]] = []  # rows, and how many signs were decided exactly there
-        self.columns = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.old, self.new = old, new
         new.clear()
         new.reserve(old.made + _SPARE[0], old.used + _SPARE[0], carriers)
@@ -115,8 +114,8 @@ class Splitter:
         soon = monotonic() + PATIENCE
         while True:
             result = int(splitting.split_roots(
-                d, roots, at, self.level, self.heads, self.block, self.columns, old.ptr[d], old.ind[d], old.carrier,
-                tuple(new.ptr), tuple(new.ind), new.carrier, *self._nodes, self.records, self.lists, *walk.vertices,
+                d, roots, at, self.level, self.heads, self.block, self.layer.columns, old.ptr[d], old.ind[d],
+                old.carrier, tuple(new.ptr), tuple(new.ind), new.carrier, *self._nodes, self.records, self.lists, *walk.vertices,
             ))  # fmt: skip
             if result != splitting.OPEN:
                 return result
