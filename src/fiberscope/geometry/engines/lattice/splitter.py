@@ -115,7 +115,8 @@ class Splitter:
         while True:
             result = int(splitting.split_roots(
                 d, roots, at, self.level, self.heads, self.block, self.layer.columns, old.ptr[d], old.ind[d],
-                old.carrier, tuple(new.ptr), tuple(new.ind), new.carrier, *self._nodes, self.records, self.lists, *walk.vertices,
+                old.carrier, tuple(new.ptr), tuple(new.ind), new.carrier, *self._nodes, self.records, self.lists,
+                *walk.vertices,
             ))  # fmt: skip
             if result != splitting.OPEN:
                 return result
