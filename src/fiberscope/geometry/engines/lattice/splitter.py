@@ -106,6 +106,9 @@ class Splitter:
         if self.at[splitting.SPECIALS] == 0 and begin > oldest:  # cells inside of lower roots are not met any more
             splitting.slide(self.nodes, begin, int(at[splitting.NODES]), oldest, first[d] + roots)
             at[splitting.NODES] -= begin - oldest
+            if d == self.new.dimension - 1 and not self.carriers:  # top cells leave nothing behind, nor does this layer
+                used = int(at[splitting.NODES])
+                self.nodes.resize(min(len(self.nodes), used + used // 8 + _SPARE[0]), refcheck=False)
         return True
 
     def _advance(self, d: int, roots: Any) -> int:
