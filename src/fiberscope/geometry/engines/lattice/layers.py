@@ -157,8 +157,8 @@ class LayerWalk(ABC):
         if count > LARGE and self.run.guard is not None:
             guard, self.run = self.run.guard, replace(self.run, guard=None)
             guard()
-        if count > self.room:
-            for name in ("table", "error", "signs", "parents"):
+        for name in ("table", "error", "signs", "parents"):
+            if count > len(getattr(self, name)):
                 setattr(self, name, grown(getattr(self, name)[: self.num_vertices], count))
 
     def _parents_of(self, vertex: int) -> tuple[int, int, int]:
