@@ -19,7 +19,7 @@ from fiberscope.network.mlp import without_pooling
 from fiberscope.network.network import Network, Seed
 from fiberscope.run import STOPPED, Progress, Run, noticed_interrupts
 
-_BYTES_PER_REGION = {3: 260, 4: 520, 5: 1300, 6: 3100}
+_BYTES_PER_REGION = {3: 230, 4: 460, 5: 1130, 6: 2750}
 """Measured on random networks."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiberscope.errors import InputError, NotGenericError
+from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
 from fiberscope.geometry.engines.lattice.engine import lattice_cells
@@ -279,6 +280,65 @@ def test_an_appended_layer_refines() -> None:
     assert fine.count(3) >= coarse.count(3)
 
 
+# --- who bounds whom ----------------------------------------------------------------------------------------
+
+
+def assert_facets_by_signs(cells: Cells) -> None:
+    """A face of a cell is what has its signs, some of them zero: the whole incidence again, pair by pair.
+
+    Those of the domain's sides count, and are zero or negative.
+    """
+    assert cells.domain_signs is not None
+    joint = replace(cells, vertex_signs=np.hstack([cells.domain_signs, cells.vertex_signs]))
+    for k in range(1, cells.dimension + 1):
+        below, above = joint.signs(k - 1), joint.signs(k)
+        assert len({tuple(s) for s in above.tolist()}) == len(above)
+        for c, signs in enumerate(above):
+            faces = np.flatnonzero(((below == signs) | (below == 0)).all(axis=1))
+            assert sorted(cells.boundary[k - 1][c].tolist()) == faces.tolist()
+
+
+@given(chains(inputs=st.integers(2, 4), max_width=4, max_hidden=2))
+@settings(max_examples=40)
+def test_facets_are_those_that_the_signs_tell(net: Network) -> None:
+    assert_facets_by_signs(lattice_cells(net, Box.cube(net.in_size)))
+
+
+@pytest.mark.parametrize("widths", [(3, 20, 6, 1), (3, 3, 40, 1), (4, 9, 5, 1), (5, 6, 4, 1), (6, 5, 2, 1)])
+def test_facets_of_large_networks_are_those_that_the_signs_tell(widths: tuple[int, ...]) -> None:
+    assert_facets_by_signs(lattice_cells(recipe(*widths), Box.cube(widths[0])))
+
+
+def through_a_point(n: int, seed: int, *, layers: int = 1) -> Network:
+    """More neurons than dimensions vanish at one point inside of the box, in every layer, and all else is general.
+
+    So the first coincidence is found inside of a top cell, when what is inside of lower ones has been let go of.
+    """
+    rng = np.random.default_rng(seed)
+    weights, biases = [], []
+    point = rng.integers(-8, 8, n) / 32
+    for _ in range(layers):
+        weight = rng.integers(-16, 17, (n + 2, len(point))).astype(float)
+        weights.append(weight)
+        biases.append(-weight @ point)
+        biases[-1][-1] += 0.5  # one neuron elsewhere
+        point = np.maximum(weight @ point + biases[-1], 0.0)
+    return Network([*weights, np.ones((1, n + 2))], [*biases, np.zeros(1)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n", "layers"), [(2, 1), (2, 2), (3, 1), (4, 1), (3, 2)])
+def test_coincidences_deep_inside(n: int, layers: int, seed: int) -> None:
+    net = through_a_point(n, seed, layers=layers)
+    cells = lattice_cells(net, Box.cube(n))
+    assert ((cells.vertex_signs == 0).sum(axis=1) > n).any()
+    assert sum((-1) ** k * x for k, x in enumerate(f_vector(cells))) == 1
+    assert_sound(cells)
+    assert_facets_by_signs(cells)
+    if n < 4 and layers == 1:
+        assert f_vector(cells) == oracle_f_vector(net, box_sides(n))
+
+
 # --- other domains -----------------------------------------------------------------------------------
 
 
@@ -370,13 +430,36 @@ def assert_identical(a: Cells, b: Cells) -> None:
 
 
 def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    nets = [recipe(3, 9, 8, 1), recipe(4, 7, 6, 1), recipe(2, 40, 8, 1), *(degenerate(k, 1) for k in DEGENERATE)]
+    nets = [
+        recipe(3, 9, 8, 1),
+        recipe(4, 7, 6, 1),
+        recipe(2, 9, 40, 1),
+        through_a_point(3, 0, layers=2),
+        *(degenerate(k, 1) for k in DEGENERATE),
+    ]
     wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 60, 4))
-    monkeypatch.setattr("fiberscope.geometry.engines.lattice.tree.grown", barely_grown)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._SPARE", (8, 4, 4, 60, 60))
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.levels._roomy", barely_grown)
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter.grown", barely_grown)
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.grown", barely_grown)
     for net, cells in zip(nets, wanted, strict=True):
         assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)
+
+
+def test_wide_numbers_make_the_same_complex(monkeypatch: pytest.MonkeyPatch) -> None:
+    nets = [recipe(3, 9, 8, 1), recipe(4, 20, 1), degenerate("integer", 1)]
+    wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.levels._NARROW", 500)
+    for net, cells in zip(nets, wanted, strict=True):
+        assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)
+
+
+def test_more_cells_than_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("levels", "splitter"):
+        monkeypatch.setattr(f"fiberscope.geometry.engines.lattice.{module}.MOST_CELLS", 3000)
+        with pytest.raises(TooLargeError, match="a complex of more than 3000 cells"):
+            lattice_cells(recipe(4, 16, 16, 1), Box.cube(4))
+        monkeypatch.undo()
 
 
 def barely_grown(array: Any, size: int) -> Any:
@@ -414,6 +497,42 @@ def test_bad_input() -> None:
         lattice_cells(net, Polytope([[1, 0], [-1, 0], [0, 1], [0, -1]], [0, 0, 1, 1]))
     with pytest.raises(NotGenericError, match="rank 1"):
         lattice_cells(Network([[[1, 0]], [[1]]], [[0], [0]]), Space(2))
+
+
+def decimals(seed: int) -> Network:
+    """One layer of small decimals: nearly everything that meets is decided exactly."""
+    rng = np.random.default_rng(seed)
+    return Network([rng.integers(-2, 3, (10, 3)) / 10, np.ones((1, 10))], [rng.integers(-1, 2, 10) / 10, np.zeros(1)])
+
+
+STOPS = [("integer", 1), *(("point", k) for k in (2, 3, 6, 7, 8, 9)), *(("decimals", k) for k in range(3, 10))]
+
+
+@pytest.mark.parametrize(("name", "after"), [*STOPS, *(("random", k) for k in (5, 12, 17, 21, 25, 40, 43))])
+def test_a_stop_inside_of_a_block_is_a_smaller_network(name: str, after: int) -> None:
+    net = {
+        "integer": lambda: degenerate("integer", 2),
+        "point": lambda: through_a_point(3, 1, layers=2),
+        "decimals": lambda: decimals(58),
+        "random": lambda: recipe(3, 22, 22, 1),
+    }[name]()
+
+    def stop(done: int, total: int, text: str) -> None:
+        if done >= after:
+            raise KeyboardInterrupt
+
+    part = lattice_cells(net, Box.cube(net.in_size), Run(stop))
+    assert not part.complete
+    assert not part.vertex_signs[:, after:].any()
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    for layer, first in enumerate(place.start for place in net.layout.places):
+        weights[layer][max(after - first, 0) :], biases[layer][max(after - first, 0) :] = 0.0, 0.0
+    small = lattice_cells(Network(weights, biases), Box.cube(net.in_size))
+    assert f_vector(part) == f_vector(small)
+    found, wanted = (sorted(map(tuple, cells.top_signs[:, :after].tolist())) for cells in (part, small))
+    assert found == wanted
+    assert_sound(part)
+    assert_facets_by_signs(part)
 
 
 def test_interruption_leaves_the_complex_of_the_neurons_reached() -> None:

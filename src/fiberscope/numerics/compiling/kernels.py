@@ -164,6 +164,18 @@ sums = _marked(cache=True, nogil=True, no_cfunc_wrapper=True, fastmath={"reassoc
 inner = _marked(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """A function that only kernels call."""
 
+_BARE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+
+bare = _marked(cache=True, **_BARE)
+"""As :data:`kernel`, for functions that make no array: nobody counts who holds one, which would cost more than short
+loops."""
+
+bare_inner = _marked(no_cpython_wrapper=True, **_BARE)
+"""As :data:`inner`, for those."""
+
+bare_once = _marked(no_cpython_wrapper=True, inline="always", **_BARE)
+"""As :data:`once`, for those: to hand over a dozen arrays costs more than a short loop, too."""
+
 adding = _marked(
     nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True, fastmath={"reassoc", "contract"}
 )

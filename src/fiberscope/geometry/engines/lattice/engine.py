@@ -20,13 +20,13 @@ import numpy as np
 from fiberscope.errors import InputError, UnsupportedModelError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Solid, Space
-from fiberscope.geometry.engines.lattice import kernels
+from fiberscope.geometry.engines.lattice import kernels, splitting
 from fiberscope.geometry.engines.lattice.exact import Start
-from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
+from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt, never
+from fiberscope.geometry.engines.lattice.levels import Levels
 from fiberscope.geometry.engines.lattice.pools import coarsened, compared
 from fiberscope.geometry.engines.lattice.splitter import Splitter
 from fiberscope.geometry.engines.lattice.start import box_start, fan_start, sides_network
-from fiberscope.geometry.engines.lattice.tree import Tree
 from fiberscope.network.network import Network
 from fiberscope.numerics.algebra.bounded import Bounded
 from fiberscope.numerics.cutoffs import COORDINATE_ERROR
@@ -99,10 +99,14 @@ class LatticeBuilder(LayerWalk):
 
     def __init__(self, net: Network, start: Start) -> None:
         super().__init__(net, start)
-        self.tree = Tree.of(len(start.points), start.boundary)
-        self.dimension = len(start.boundary)
-        self.regions = len(start.boundary[-1])
-        self._base, self._block = 0, np.zeros(0, dtype=np.int64)
+        self.levels = Levels.of(start.boundary)
+        self._spare = Levels(len(start.boundary))
+        self._splitter = Splitter(len(start.boundary))
+        self._last: tuple[IntArray, LayerStep, tuple[int, int, int]] | None = None
+
+    @property
+    def regions(self) -> int:
+        return int(self.levels.made[-1])
 
     @property
     def status(self) -> str:
@@ -113,7 +117,7 @@ class LatticeBuilder(LayerWalk):
         return self.regions
 
     def reset_carriers(self) -> None:
-        self.tree.reset_carriers()
+        self.levels.carrier = self.levels.carrier[:0]
 
     # -- neurons -----------------------------------------------------------------------------------------------
 
@@ -125,56 +129,63 @@ class LatticeBuilder(LayerWalk):
         while len(rest):
             # A neuron at most doubles the regions: no block but one of a single neuron exceeds the limit.
             limit = self.run.limit
-            room = kernels.BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
-            block, rest = rest[: min(room, kernels.BLOCK)], rest[min(room, kernels.BLOCK) :]
-            if not self._split_block(block, layer):
+            room = splitting.BLOCK if limit is None else max(1, (limit // self.regions).bit_length() - 1)
+            block, rest = np.split(rest, [min(room, splitting.BLOCK)])
+            layer = self.without_done(layer, int(block[0]) - layer.begin)
+            before = self.num_vertices, self.exact_decisions, self.float_decisions
+            if not self._split_block(block, layer, carriers=len(rest) > 0):
+                self.num_vertices = before[0]
                 self.drop_from(int(block[0]))
                 return
+            self._last = block, layer, before
             yield from block.tolist()
+            self._last = None
 
-    def _split_block(self, block: IntArray, layer: LayerStep) -> bool:
+    def _split_block(self, block: IntArray, layer: LayerStep, carriers: bool) -> bool:
         """Split every cell that a neuron of the block crosses; False if interrupted, and then nothing is split."""
-        tree, before = self.tree, (self.num_vertices, self.regions)
-        self._base, self._block = tree.count, block
-        roots = tree.crossed(self.signs, block)
-        work = Splitter(self, tree, self.dimension, block, layer)
-        done = work.split(roots)
-        self.regions += work.new_regions
-        if done:
-            self.float_decisions += self.num_vertices - before[0]
-            return True
-        tree.masks[roots, 3] = 0
-        tree.cut(self._base)
-        self.num_vertices, self.regions = before
-        return False
+        count = self.num_vertices
+        if not self._splitter.split(self, self.levels, self._spare, block, layer, carriers):
+            return False
+        self.levels, self._spare = self._spare, self.levels
+        self.float_decisions += self.num_vertices - count
+        return True
 
     def drop_from(self, column: int) -> None:
-        """The complex is that of the neurons before this column."""
+        """The complex is that of the neurons before this column: the last block is done again, with fewer of them."""
+        if self._last is not None:
+            block, layer, before = self._last
+            self.levels, self._spare = self._spare, self.levels
+            self.num_vertices, self.exact_decisions, self.float_decisions = before
+            self.exact.cut(self.num_vertices)
+            self.paused, self._last = never, None
+            if (block < column).any():
+                self._split_block(block[block < column], layer, carriers=False)
         super().drop_from(column)
-        kernels.cut_back(self._base, self.tree.count, int((self._block < column).sum()), self.tree.arrays)
 
     # -- result ------------------------------------------------------------------------------------------------
 
     def cells(self) -> Cells:
-        """The finished complex."""
+        """The finished complex; what was needed to make it is let go of, and then there is room for the answer."""
+        del self._splitter, self._spare
+        self.inputs = Bounded(self.inputs.value.copy(), self.inputs.error.copy())  # they were columns of a large table
         rays = errors = None
         if self.t is None:
             points, errors = self._sharpened()
         else:
             rays = self._rays()
             points = self._finite(self.inputs.value, rays, self.t)
-        boundary, kept = self.tree.boundary(self.dimension)
-        if self.dimension == 2:
+        boundary, count = self.levels.boundary(), self.num_vertices
+        if len(boundary) == 2:
             kernels.around_polygons(boundary[1].indptr, boundary[1].indices, boundary[0].indices)
         return Cells(
-            points=np.ascontiguousarray(points[kept]),
-            vertex_signs=np.ascontiguousarray(self.signs[kept, self.sides :]),
+            points=points,
+            vertex_signs=self.signs[:count, self.sides :].copy(),
             boundary=boundary,
-            point_errors=None if errors is None else errors[kept],
-            rays=None if rays is None else rays[kept],
+            point_errors=errors,
+            rays=rays,
             exact_decisions=self.exact_decisions,
             float_decisions=self.float_decisions,
-            domain_signs=np.ascontiguousarray(self.signs[kept, : self.sides]),
+            domain_signs=self.signs[:count, : self.sides].copy(),
             complete=self.complete,
         )
 

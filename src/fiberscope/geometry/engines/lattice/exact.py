@@ -72,6 +72,11 @@ class ExactVertices:
         """Let go of values, not of points; called between layers to bound memory."""
         self._values.clear()
 
+    def cut(self, count: int) -> None:
+        """Forget vertices ``count, ...``: others will have their numbers."""
+        self.forget()
+        self._points = {v: point for v, point in self._points.items() if v < count}
+
     def scales(self, vertices: IntArray) -> list[int]:
         """What to divide homogeneous values by: t, or the largest coordinate of a direction."""
         points = [self.point(int(v)) for v in vertices]

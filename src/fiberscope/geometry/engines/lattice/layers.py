@@ -45,7 +45,8 @@ T = -1
 @dataclass(frozen=True, slots=True)
 class LayerStep:
     """One activation: its node, the value it acts on, its columns of the sign table, where live values stand in the
-    float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign))."""
+    float table, and neurons that are multiples of earlier ones (neuron -> (earlier neuron, sign)); and how many of the
+    first neurons are done and need no column of the float table any more."""
 
     index: int
     source: int
@@ -53,6 +54,12 @@ class LayerStep:
     end: int
     slices: dict[int, slice]
     copies: dict[int, tuple[int, int]]
+    done: int = 0
+
+    @property
+    def columns(self) -> tuple[int, int, int]:
+        """As kernels take them: the first sign that may be open, the end of the signs, and the column of the first."""
+        return self.begin + self.done, self.end, self.slices[self.source].start
 
 
 def proportional(net: Network, node: PiecewiseLinear) -> dict[int, tuple[int, int]]:
@@ -108,7 +115,7 @@ def deferred_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
@@ -133,7 +140,7 @@ class LayerWalk(ABC):
         self.exact_decisions = self.float_decisions = 0
         self.complete, self.reached = True, self.signs.shape[1]
         self.run = ENDLESS
-        self.paused: Callable[[], bool] = _never
+        self.paused: Callable[[], bool] = never
 
     @property
     def vertices(self) -> tuple[Any, ...]:
@@ -150,8 +157,8 @@ class LayerWalk(ABC):
         if count > LARGE and self.run.guard is not None:
             guard, self.run = self.run.guard, replace(self.run, guard=None)
             guard()
-        if count > self.room:
-            for name in ("table", "error", "signs", "parents"):
+        for name in ("table", "error", "signs", "parents"):
+            if count > len(getattr(self, name)):
                 setattr(self, name, grown(getattr(self, name)[: self.num_vertices], count))
 
     def _parents_of(self, vertex: int) -> tuple[int, int, int]:
@@ -198,7 +205,7 @@ class LayerWalk(ABC):
                         case _:
                             assert_never(place.node)
         finally:
-            self.paused = _never  # a bound method of our own would keep the lattice alive
+            self.paused = never  # a bound method of our own would keep the lattice alive
 
     def _split_by(
         self,
@@ -240,6 +247,8 @@ class LayerWalk(ABC):
         parts = [values[k] for k in keys]
         if self.t is not None:
             keys, parts = [*keys, T], [*parts, self.t]
+        order = sorted(range(len(keys)), key=lambda i: keys[i] == node.source)  # columns that are done are at the end
+        keys, parts = [keys[i] for i in order], [parts[i] for i in order]
         self.table = np.concatenate([p.value for p in parts], axis=1)
         self.error = np.concatenate([p.error for p in parts], axis=1)
         ends = np.cumsum([p.value.shape[1] for p in parts])
@@ -282,8 +291,23 @@ class LayerWalk(ABC):
                     t = np.array([float(self.exact.point(int(v))[-1] > 0) for v in some])
                     self.table[some, columns], self.error[some, columns] = t[:, None], 0.0
                 else:
-                    self.table[some, columns], self.error[some, columns] = rounded(values[key], scales)
+                    done = layer.done if key == layer.source else 0
+                    self.table[some, columns], self.error[some, columns] = rounded(values[key][:, done:], scales)
         return decided
+
+    def _is_last(self, layer: LayerStep) -> bool:
+        """Whether nobody asks for the values of this layer's neurons."""
+        return bool(layer.end == self.sides + self.net.num_signs)
+
+    def without_done(self, layer: LayerStep, first: int) -> LayerStep:
+        """The layer when all neurons before this one are done; in the last layer the table becomes smaller."""
+        if first == layer.done or layer.source == 0 or not self._is_last(layer):
+            return layer
+        begin, count = layer.slices[layer.source].start, self.num_vertices
+        kept = np.r_[:begin, begin + first - layer.done : self.table.shape[1]]
+        self.table, self.error = self.table[:count, kept], self.error[:count, kept]
+        slices = layer.slices | {layer.source: slice(begin, len(kept))}
+        return replace(layer, slices=slices, done=first)
 
     def _end_layer(self, layer: LayerStep, node: PiecewiseLinear, values: dict[int, Bounded]) -> None:
         """Hand the values at all vertices, old and new, to the program, and apply the activation."""
@@ -292,6 +316,8 @@ class LayerWalk(ABC):
         for copy, (original, sign) in layer.copies.items():
             signs[:, copy] = sign * signs[:, original]
         for key, columns in layer.slices.items():
+            if key and key == layer.source and self._is_last(layer):
+                continue  # see :meth:`without_done`
             part = Bounded(self.table[:count, columns], self.error[:count, columns])
             if key == T:
                 self.t = part
@@ -299,7 +325,8 @@ class LayerWalk(ABC):
                 values[key] = part
         self.inputs = values[0]
         self.exact.forget()
-        if layer.end == self.sides + self.net.num_signs or not self.complete:
+        self.table = self.error = np.zeros((0, 0))  # they are parts of the values now
+        if self._is_last(layer) or not self.complete:
             return  # the last activation: nobody asks for its values
         source = values[layer.source]
         behind = BOUNDED.gate(source, signs > 0, node.leak)

@@ -116,4 +116,4 @@ def _facets(fine: Incidence, k: int, owner: Sequence[IntArray], dim: IntArray, n
     size = int((dim == k - 1).sum())
     pairs = np.unique(number[cell[used]] * size + number[facet[used]])
     counts = np.bincount(pairs // size, minlength=int((dim == k).sum()))
-    return Incidence(pointers(counts), (pairs % size).astype(fine.indices.dtype))
+    return Incidence(pointers(counts).astype(fine.indptr.dtype), (pairs % size).astype(fine.indices.dtype))

@@ -30,12 +30,21 @@ from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.geometry.engines.lattice.layers import LayerStep, LayerWalk, deferred_interrupt
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import grown
-from fiberscope.numerics.compiling.kernels import kernel
+from fiberscope.numerics.compiling.kernels import inner, kernel
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray, gamma, round_up
 from fiberscope.numerics.points import to_dyadic
 from fiberscope.run import ENDLESS, Run
 
 _MOST_EDGES = (1 << 31) - 8
+
+_BLOCK = 32
+"""Neurons that are done together: each is one bit of the masks."""
+
+_END = np.uint32(0xFFFFFFFF)
+"""Behind the last edge of a list."""
+
+_LOWEST = np.zeros(32, dtype=np.uint8)
+_LOWEST[[((1 << b) * 0x077CB531 & 0xFFFFFFFF) >> 27 for b in range(32)]] = range(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +78,7 @@ def skeleton(net: Network, start: Start) -> Skeleton:
     Skeleton(9 vertices, 12 edges)
     """
     builder = _built(net, start, ENDLESS)
+    builder.check_simple()
     return Skeleton(
         points=builder.inputs.value,
         edges=builder.ends.copy(),
@@ -90,11 +100,11 @@ def count_by_skeleton(net: Network, start: Start, run: Run = ENDLESS) -> tuple[i
     (8, True)
     """
     builder = _built(net, start, run)
+    # Every vertex lies on n hyperplanes, and an edge leaves exactly one of them.
+    place = builder.check_simple() % builder.reached
     ends = builder.ends
     rises = _rises(builder, ends)
     signs = builder.signs[: builder.num_vertices, : builder.reached]
-    # Every vertex lies on n hyperplanes, and an edge leaves exactly one of them.
-    place = np.nonzero(signs == 0)[1].reshape(-1, builder.n)
     rising = np.zeros_like(place)
     _rising(ends, rises, signs, place, rising)
     return int(rising.prod(axis=1).sum()), builder.complete
@@ -108,7 +118,6 @@ def _built(net: Network, start: Start, run: Run) -> _SkeletonBuilder:
     builder = _SkeletonBuilder(net, start)
     with deferred_interrupt() as interrupted:
         builder.walk(replace(run, limit=None), interrupted)
-    builder.check_simple()
     return builder
 
 
@@ -169,9 +178,10 @@ class _SkeletonBuilder(LayerWalk):
         """Split by one neuron after the other, 32 of them at work at a time."""
         signs = self.signs[: self.num_vertices, layer.begin : layer.end]
         both = np.flatnonzero((signs > 0).any(axis=0) & (signs < 0).any(axis=0)) + layer.begin
-        for first in range(0, len(both), kernels.BLOCK):
-            block = both[first : first + kernels.BLOCK]
-            heads = np.full((2, kernels.BLOCK), kernels.END, dtype=np.uint32)
+        for first in range(0, len(both), _BLOCK):
+            block = both[first : first + _BLOCK]
+            layer = self.without_done(layer, int(block[0]) - layer.begin)
+            heads = np.full((2, _BLOCK), _END, dtype=np.uint32)
             self._enlist(0, np.arange(self.num_edges, dtype=np.int32), block, heads)
             for bit, column in enumerate(block.tolist()):
                 self._split(bit, column, block, heads, layer)
@@ -186,10 +196,9 @@ class _SkeletonBuilder(LayerWalk):
         first, count = self.num_vertices, len(crossed)
         ends = self.edges[crossed]
         self._reserve(first + count, self.num_edges + count)
-        where = (layer.begin, layer.end, layer.slices[layer.source].start)
         self.num_vertices += count
         self.float_decisions += count
-        if _cut_edges(ends, self.carrier[crossed], first, column, where, *self.vertices):
+        if _cut_edges(ends, self.carrier[crossed], first, column, layer.columns, *self.vertices):
             unsure = (self.signs[first : first + count, : layer.end] == kernels.UNKNOWN).any(axis=1)
             self.exact_decisions += self.decide_signs(first + np.flatnonzero(unsure), layer)
         made = self.num_edges
@@ -239,13 +248,41 @@ class _SkeletonBuilder(LayerWalk):
             for name in ("edges", "carrier", "masks"):
                 setattr(self, name, grown(getattr(self, name)[: self.num_edges], edges))
 
-    def check_simple(self) -> None:
-        """Raise unless every vertex lies on exactly n hyperplanes, sides of the domain included."""
-        zeros = (self.signs[: self.num_vertices, : self.reached] == 0).sum(axis=1)
-        if (zeros != self.n).any():
+    def check_simple(self) -> IntArray:
+        """Where the signs are zero, ``(V, n)``, counted through the rows of the table of those that were reached.
+
+        Raises unless every vertex lies on exactly n hyperplanes, sides of the domain included.
+        """
+        signs = self.signs[: self.num_vertices, : self.reached]
+        places = np.flatnonzero(signs == 0)  # in one dimension: in two NumPy takes ten times as long
+        rows = places // self.reached
+        if len(places) != self.n * len(signs) or (rows.reshape(-1, self.n) != np.arange(len(signs))[:, None]).any():
+            zeros = np.bincount(rows, minlength=len(signs))
             v = int(np.flatnonzero(zeros != self.n)[0])
             where = np.flatnonzero(self.signs[v, self.sides :] == 0).tolist()
             raise NotGenericError(f"skeleton: expected {self.n} hyperplanes at every vertex, got {zeros[v]}: {where}")
+        return places.reshape(-1, self.n)
+
+
+@inner
+def _enlist(cell: int, dimension: int, masks: Any, heads: Any) -> None:
+    """Put the cell on the list of the first neuron that crosses it, if any."""
+    crossed = masks[cell, 0] & masks[cell, 1]
+    masks[cell, 3] = 0
+    if crossed:
+        lowest = np.uint32(crossed & (~crossed + np.uint32(1)))
+        bit = _LOWEST[np.uint32(lowest * np.uint32(0x077CB531)) >> np.uint32(27)]
+        masks[cell, 3] = heads[dimension, bit]
+        heads[dimension, bit] = cell
+
+
+@inner
+def _row_masks(row: int, signs: Any, columns: Any, node: int, masks: Any) -> None:
+    """Masks of the vertex in this row: bit b is the sign in column ``columns[b]``."""
+    masks[node, 0] = masks[node, 1] = masks[node, 2] = masks[node, 3] = 0
+    for b in range(len(columns)):
+        sign = signs[row, columns[b]]
+        masks[node, 0 if sign > 0 else 1 if sign < 0 else 2] |= np.uint32(1) << np.uint32(b)
 
 
 @kernel
@@ -253,19 +290,19 @@ def _mask(
     first: int, last: int, edges: Any, signs: Any, columns: Any, ends: Any, vertex_masks: Any, masks: Any, heads: Any
 ) -> None:
     for v in range(first, last):
-        kernels.row_masks(v, signs, columns, v, vertex_masks)
+        _row_masks(v, signs, columns, v, vertex_masks)
     for q in range(len(edges)):
         e = np.int64(edges[q])
         for k in range(2):
             masks[e, k] = vertex_masks[ends[e, 0], k] | vertex_masks[ends[e, 1], k]
-        kernels.enlist(e, 1, masks, heads)
+        _enlist(e, 1, masks, heads)
 
 
 @kernel
 def _listed(edge: Any, masks: Any, out: Any) -> int:
     """Write the list that begins with this edge to ``out``; returns its length."""
     count = 0
-    while edge != kernels.END:
+    while edge != _END:
         out[count] = edge
         count += 1
         edge = masks[edge, 3]
