@@ -158,6 +158,7 @@ class Walk:
 
     def follow(self, x: FloatArray, g: FloatArray) -> Row | str:
         """The neuron whose kink at ``x`` has the normal ``g``, or why it is none of this layer."""
+        self.A, self.b = self.place.around(x).walls
         cell = self.prefix.cell(self.prefix.pattern(x))
         equations, off = Equations.of_cell(cell, g, -float(g @ x))
         if off > OUTSIDE * self.sharp:

@@ -20,15 +20,17 @@ from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import first_layer, stacked, taken_over
-from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
+from fiberscope.recovery.later_layers import Layer, explain_again, fit_outputs, next_layer
+from fiberscope.recovery.mending import missing_neuron
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
-from fiberscope.recovery.sharpening import AT_ONCE, freed, sharpened
+from fiberscope.recovery.sharpening import AT_ONCE, freed, hidden, sharpened
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
+from fiberscope.recovery.telling import draw_telling
 from fiberscope.run import Run
 
 ATTEMPTS = 3
@@ -101,7 +103,7 @@ class Search:
         oracle = self.pool.oracle
         few = min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
         count = FURTHER if self.lacks() else few
-        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
+        X = draw_telling(self.pool.place, hidden(theta, self.slope), self.pool.rng, count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
         # what is too large to be polished together is known less well, and no other search would mend that
@@ -121,9 +123,41 @@ class Search:
             self.add(*taken_over(self.pool, self.earlier))
         else:
             self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
-        for number in range(2, len(hidden) + 1):
+        self.behind(1)
+        while (number := self.lacking()) and self.mended(number):
+            self.behind(number)
+
+    def behind(self, known: int) -> None:
+        """All layers behind the first ones that are known."""
+        for number in range(known + 1, len(self.widths) - 1):
             self.deeper(number)
         self.outputs()
+
+    def lacking(self) -> int:
+        """The first layer between the first and the last hidden one of which a neuron was not met; 0 if there is none.
+
+        Those of the last one are aimed at when it is found.
+        """
+        made = {item.layer for item in self.unresolved if item.reason.startswith(TAKEN)}
+        for number in range(2, len(self.widths) - 2):
+            if len(self.weights[number - 1]) < self.widths[number] or number in made:
+                return number
+        return 0
+
+    def mended(self, number: int) -> bool:
+        """Add a neuron to layer ``number`` that is found where the whole network fails, and forget the layers behind it."""
+        theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+        found = missing_neuron(self.pool, theta, number, self.slope)
+        if found is None:
+            return False
+        seen = self.widths[number] if len(self.weights[number - 1]) < self.widths[number] else -1
+        W, b = self.weights[number - 1][:seen], self.biases[number - 1][:seen]  # one that was made up comes last
+        self.weights[number - 1 :] = [np.concatenate([W, found[0][None]])]
+        self.biases[number - 1 :] = [np.append(b, found[1])]
+        self.unresolved = [item for item in self.unresolved if item.layer < number]
+        self.open = [item for item in self.open if item[0] <= number]
+        explain_again(self.pool, self.prefix, Layer())
+        return True
 
     def add(self, W: FloatArray, b: FloatArray) -> None:
         number = len(self.weights) + 1
@@ -229,10 +263,11 @@ class Search:
         """The last layer by regression, and the signs of the last hidden one."""
         last = len(self.weights)
         off = sorted({i for layer, _, i in self.open if layer == last})
-        fit = fit_outputs(self.pool, self.prefix, len(self.weights[-1]) < self.widths[-2], off)
+        robust = bool(self.lacking()) or len(self.weights[-1]) < self.widths[-2]
+        fit = fit_outputs(self.pool, self.prefix, robust, off)
         if not len(fit.X):
             raise self.stuck(last, "no point is known at which the neurons without a kink are off")
-        if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
+        if not fit.holds.mean() > 0.5 and robust:
             raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
         n = len(self.weights[-1])
         told = np.setdiff1d(
@@ -257,7 +292,8 @@ class Search:
         Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
         """
         oracle, last = self.pool.oracle, len(self.weights) - 1
-        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 20_000)
+        layers = Prefix(tuple(self.weights[:last]), tuple(self.biases[:last]), self.slope, True)
+        X = draw_telling(self.pool.place, layers, self.pool.rng, 20_000)
         before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
         inputs = before.preactivations(X)[-1]
         seen = (inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)

@@ -108,8 +108,7 @@ def _drop_bent(pool: Pool, refused: Refused) -> None:
     if gone:
         refused.planes += [planes[i] for i in gone] * TWICE
         pool.planes[:] = [plane for i, plane in enumerate(planes) if i not in gone]
-        for done in pool.explained:
-            done[:] = False
+        pool.forget()
         if pool.planes:
             pool.explain(*stacked(pool.planes, len(pool.place.low)))
 
@@ -137,8 +136,7 @@ def _measured_again(pool: Pool, found: list[tuple[FloatArray, float]]) -> list[t
         start = Tilt(centre - (n @ centre + b) * n, n, NEAREST * size, VAGUE, NEAREST * size)
         now = plane_again(pool.oracle, start, FARTHEST * size, pool.rng)
         again.append((now.n, -float(now.n @ now.x)))
-    for done in pool.explained:
-        done[:] = False
+    pool.forget()
     pool.explain(np.array([n for n, _ in again]), np.array([b for _, b in again]))
     return again
 

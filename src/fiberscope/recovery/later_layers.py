@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from fiberscope.recovery.pool import FARTHEST, HARDER, NEAREST, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.signs import over_features, solve_signs
+from fiberscope.recovery.telling import draw_telling
 from fiberscope.recovery.tilts import refitted, tilted
 
-MORE_LINES, MORE_BEFORE = 7, 25
+MORE_LINES, MORE_BEFORE = 7, 10
 """Further lines for a layer that is not whole: the last one, and one before others, whose neurons are not aimed at."""
 
 TESTS, BATCH = 2000, 200
@@ -87,9 +89,7 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
             break
         if turn == 1:  # once more from where it failed, and nothing is explained that is only near
             tried.clear()
-            for k in range(len(pool.lines)):
-                pool.explained[k][:] = False
-                _explain_known(pool, prefix, layer, k, 0.1)
+            explain_again(pool, prefix, layer, 0.1)
         elif turn:
             aimed = _aimed(pool, prefix, walk, layer, width) if last and layer.rows else None
             if aimed is False:
@@ -107,7 +107,7 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
             pool.run.step(pool.oracle.spent, pool.oracle.limit, f"layer {number}: {len(layer.rows)} of {width} neurons")
             normal = pool.normal(key)
             if normal is not None:
-                _note(pool, prefix, layer, walk, walk.follow(pool.point(key), normal))
+                note(pool, prefix, layer, walk, walk.follow(pool.point(key), normal))
             if whole and layer.rows and layer.signs is None:
                 ahead = layer.orient(prefix)
                 if ahead is not None:
@@ -142,12 +142,11 @@ def _prune(pool: Pool, prefix: Prefix, layer: Layer, fit: Fit) -> None:
     kept = (np.minimum((z > 0).sum(axis=0), (z < 0).sum(axis=0)) >= SUPPORT) & (used > SPAN * used.max())
     if not kept.all():
         layer.rows = [row for row, good in zip(layer.rows, kept, strict=True) if good]
-        for k in range(len(pool.lines)):
-            pool.explained[k][:] = False
-            _explain_known(pool, prefix, layer, k, 0.1)
+        explain_again(pool, prefix, layer, 0.1)
 
 
-def _note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str) -> bool:
+def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str) -> bool:
+    """Take a neuron that was followed into the layer, unless it is there or not confirmed; whether it was taken."""
     if isinstance(found, str):
         layer.refused[found] = layer.refused.get(found, 0) + 1
         return False
@@ -215,7 +214,7 @@ def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray, last: bool) -> bool:
 
 def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
     """Whether there is a kink at a random place where the neuron would switch; None if no such place was met."""
-    X = draw_telling(pool, prefix, 400)
+    X = draw_telling(pool.place, prefix, pool.rng, 400)
     z = prefix.features(X) @ row
     on, off = np.flatnonzero(z > 0), np.flatnonzero(z <= 0)
     if not len(on) or not len(off):
@@ -239,6 +238,13 @@ def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: fl
     if len(done):
         features = prefix.features(line.points)
         done |= (np.abs(features @ rows.T) <= strict * pool.tolerance * line.length).any(axis=1)
+
+
+def explain_again(pool: Pool, prefix: Prefix, layer: Layer, strict: float = 1.0) -> None:
+    """Mark the kinks of all lines that known neurons explain, and no others."""
+    pool.forget()
+    for k in range(len(pool.lines)):
+        _explain_known(pool, prefix, layer, k, strict)
 
 
 def _explain_known(pool: Pool, prefix: Prefix, layer: Layer, k: int, strict: float = 1.0) -> None:
@@ -281,7 +287,10 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
     oracle = pool.oracle
     # the log is dense on few lines, so that some fresh points are needed
     need = prefix.num_features * 3 // 2 + 50
-    fresh = _where_off(prefix, draw_telling(pool, prefix, need * 4 ** min(len(silent), 5)), silent)[:need]
+    known = prefix.inner if isinstance(prefix, FreeLayer) else prefix
+    many = need * 4 ** min(len(silent), 5)
+    fresh = _where_off(prefix, draw_telling(pool.place, known, pool.rng, many), silent)
+    fresh = fresh[pool.rng.permutation(len(fresh))[:need]]
     X, Y = oracle.log()
     if silent:
         kept = _is_off(prefix, X, silent)
@@ -372,7 +381,7 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
     for _ in range(TESTS // BATCH * HARDER**pool.effort):
         if len(bad):
             break
-        X = draw_telling(pool, prefix, BATCH)
+        X = draw_telling(pool.place, prefix, pool.rng, BATCH)
         bad = X[fit.off(X, oracle.values(X)) > 10 * fit.tolerance]
     if not len(bad):
         return False
@@ -380,10 +389,10 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
         return True
     found: bool | None = None
     for x in bad[pool.rng.permutation(len(bad))[:AIMS]]:
-        key = _edge(pool, fit, good[pool.rng.integers(len(good))], x)
+        key = edge(pool, fit, good[pool.rng.integers(len(good))], x)
         if key is None:
             continue
-        found = _note(pool, prefix, layer, walk, walk.follow(*key)) or found
+        found = note(pool, prefix, layer, walk, walk.follow(*key)) or found
         if len(layer.rows) >= width:
             break
     return found
@@ -392,7 +401,7 @@ def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> 
 def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -> bool:
     """The one neuron that is missing as what the others leave over: where it is on, that is linear in the features."""
     oracle = pool.oracle
-    X = np.concatenate([fit.X, draw_telling(pool, prefix, 8 * prefix.num_features)])
+    X = np.concatenate([fit.X, draw_telling(pool.place, prefix, pool.rng, 8 * prefix.num_features)])
     left = oracle.values(X) - fit.prefix.features(X) @ fit.coefficients
     size = np.abs(left).max(axis=1)
     on = size > 10 * fit.tolerance
@@ -408,22 +417,20 @@ def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -
     if kept.mean() < LEFT_OVER or not row.any():
         return False
     before = len(layer.rows)
-    _note(pool, prefix, layer, walk, Row(Equations(np.eye(len(row)), row)))
+    note(pool, prefix, layer, walk, Row(Equations(np.eye(len(row)), row)))
     return len(layer.rows) > before
 
 
-def draw_telling(pool: Pool, prefix: Prefix | FreeLayer, count: int) -> FloatArray:
-    """Points of the domain; half of them where few first neurons are active: rare neurons switch there."""
-    known = prefix.inner if isinstance(prefix, FreeLayer) else prefix
-    W, b, rng = known.weights[0], known.biases[0], pool.rng
-    half = count // 2
-    few = rng.random((half, len(W))) < rng.uniform(0.05, 0.5, (half, 1))
-    target = np.where(few, 1.0, -1.0) * rng.choice([-1.0, 1.0], (half, 1)) * rng.exponential(2.0, (half, len(W)))
-    X = (target * np.linalg.norm(W, axis=1) - b) @ np.linalg.pinv(W).T
-    return np.concatenate([pool.place.draw(rng, count - half), pool.place.pulled(pool.place.clip(X))])
+class Model(Protocol):
+    """What is known so far, as something that values can be compared with."""
+
+    @property
+    def tolerance(self) -> float: ...
+
+    def off(self, X: FloatArray, Y: FloatArray) -> FloatArray: ...
 
 
-def _edge(pool: Pool, fit: Fit, good: FloatArray, bad: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+def edge(pool: Pool, fit: Model, good: FloatArray, bad: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """A kink between a point where the fit holds and one where it does not, and its normal."""
     low, high = 0.0, 1.0
     for _ in range(16):

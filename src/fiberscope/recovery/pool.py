@@ -108,7 +108,7 @@ class Pool:
             n, rate = len(line.start), (len(line.kinks) + 1) / line.length
             radius = min(0.3 / (rate * max(self.gradients.basis.shape[1], 8)), 0.25 * (b - a) * line.length)
             x = line.at((a + b) / 2)
-            if not self.place.bounded or radius <= self.place.size / np.sqrt(n):
+            if self.place.bounded and radius <= self.place.size / np.sqrt(n):
                 x = np.clip(x, self.place.low + radius, self.place.high - radius)
             self.slopes[key] = self.gradients.at(x, radius)
         return self.slopes[key]
@@ -137,6 +137,11 @@ class Pool:
         X = np.concatenate([line.points for line in self.lines])[left]
         jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])[left]
         return X, np.asarray(self.oracle.noise * self.oracle.scale / jumps)
+
+    def forget(self) -> None:
+        """Let no kink be explained."""
+        for done in self.explained:
+            done[:] = False
 
     def explain(self, rows: FloatArray, offsets: FloatArray) -> None:
         """Mark the kinks that lie on one of these hyperplanes of the input space."""
