@@ -31,6 +31,7 @@ from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.sharpening import AT_ONCE, freed, hidden, sharpened
 from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
 from fiberscope.recovery.telling import draw_telling
+from fiberscope.recovery.weighing import weight_from_values
 from fiberscope.run import Run
 
 ATTEMPTS = 3
@@ -43,9 +44,6 @@ HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
-
-WEIGHED = 60
-"""Points at which a weight is looked for that surfaces do not tell."""
 
 INVISIBLE = (
     "no kink of it was found: it is dead, linear or not read on the domain, and stands here as a neuron of zeros"
@@ -126,12 +124,12 @@ class Search:
         self.behind(1)
         while (number := self.lacking()) and self.mended(number):
             self.behind(number)
+        self.outputs()
 
     def behind(self, known: int) -> None:
-        """All layers behind the first ones that are known."""
+        """The hidden layers behind the first ones that are known."""
         for number in range(known + 1, len(self.widths) - 1):
             self.deeper(number)
-        self.outputs()
 
     def lacking(self) -> int:
         """The first layer between the first and the last hidden one of which a neuron was not met; 0 if there is none.
@@ -145,9 +143,8 @@ class Search:
         return 0
 
     def mended(self, number: int) -> bool:
-        """Add a neuron to layer ``number`` that is found where the whole network fails, and forget the layers behind it."""
-        theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-        found = missing_neuron(self.pool, theta, number, self.slope)
+        """Add a neuron to layer ``number`` that is found where what is known fails, and forget the layers behind it."""
+        found = missing_neuron(self.pool, self.prefix, number)
         if found is None:
             return False
         seen = self.widths[number] if len(self.weights[number - 1]) < self.widths[number] else -1
@@ -287,37 +284,19 @@ class Search:
                 self.weigh(j, i, [k for k in off if k != i])
 
     def weigh(self, j: int, i: int, others: list[int]) -> None:
-        """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values.
-
-        Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
-        """
-        oracle, last = self.pool.oracle, len(self.weights) - 1
+        """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values."""
+        last = len(self.weights) - 1
         layers = Prefix(tuple(self.weights[:last]), tuple(self.biases[:last]), self.slope, True)
-        X = draw_telling(self.pool.place, layers, self.pool.rng, 20_000)
-        before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
-        inputs = before.preactivations(X)[-1]
-        seen = (inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)
-        X, a = X[seen], before.activate(inputs[seen])
-        base = a @ self.weights[last - 1][j] + self.biases[last - 1][j] - self.weights[last - 1][j, i] * a[:, i]
-        X = X[np.argsort(-base / a[:, i])[:WEIGHED]]  # where a smaller weight than elsewhere would let it be on
-        if not len(X):
+        weight, told = weight_from_values(self.pool, layers, (self.weights[-1], self.biases[-1]), j, i, others)
+        if not told:
             text = f"the weight of neuron {i} of layer {last - 1} in it was not seen"
+            if weight is not None:
+                text = (
+                    f"the weight of neuron {i} of layer {last - 1} in it is free below {weight + 1:.3g}; one was chosen"
+                )
             self.unresolved.append(Unresolved(last, j, text))
-            return
-        a = before.activate(before.preactivations(X)[-1])
-        z = a @ self.weights[last - 1].T + self.biases[last - 1]
-        v = self.weights[-1][:, j]
-        rest = before.activate(z) @ self.weights[-1].T + self.biases[-1] - np.outer(before.activate(z[:, j]), v)
-        own = (oracle.values(X) - rest) @ v / (v @ v)
-        base = z[:, j] - self.weights[last - 1][j, i] * a[:, i]
-        on = own > SPAN * max(float(np.abs(z).max()), 1.0)
-        if on.any():
-            weight = float(np.median((own[on] - base[on]) / a[on, i]))
-        else:
-            weight = float((-base / a[:, i]).min()) - 1.0
-            text = f"the weight of neuron {i} of layer {last - 1} in it is free below {weight + 1:.3g}; one was chosen"
-            self.unresolved.append(Unresolved(last, j, text))
-        self.weights[last - 1][j, i] = weight
+        if weight is not None:
+            self.weights[last - 1][j, i] = weight
 
     # -- the whole ---------------------------------------------------------------------------------------------
 

@@ -60,7 +60,11 @@ class Place:
     def around(self, x: FloatArray) -> Place:
         """The place, in space made so large that a point lies well within it."""
         reach = 2 * float(np.abs(x).max())
-        return self if self.bounded or reach <= FAR else replace(self, low=np.full(len(x), -reach), high=np.full(len(x), reach))
+        return (
+            self
+            if self.bounded or reach <= FAR
+            else replace(self, low=np.full(len(x), -reach), high=np.full(len(x), reach))
+        )
 
     def inside(self, X: FloatArray) -> Any:
         """Which rows lie in the set, in floats."""

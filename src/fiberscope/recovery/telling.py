@@ -9,6 +9,8 @@ least squares problem with signs (Lawson and Hanson 1974). What cannot be reache
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import nnls
 
@@ -74,6 +76,22 @@ def draw_few(place: Place, prefix: Prefix, rng: np.random.Generator, count: int)
         else:
             points[k] = back @ (z - b)
     return place.held(points)
+
+
+CLIMBS, BESIDE = 20, (0.001, 0.01, 0.05)
+"""How often points near the best ones are looked at, and how near, in parts of the place."""
+
+
+def climbed(place: Place, score: Callable[[FloatArray], FloatArray], X: FloatArray, count: int,
+            rng: np.random.Generator) -> FloatArray:  # fmt: skip
+    """At most ``count`` points of small ``score``, from the best of ``X`` and points near them; nothing is asked."""
+    X = X[np.argsort(score(X))[:count]]
+    for _ in range(CLIMBS):
+        steps = rng.normal(size=(10 * count, X.shape[1])) * rng.choice(BESIDE, (10 * count, 1))
+        near = place.held(X[rng.integers(len(X), size=10 * count)] + steps * (place.high - place.low))
+        X = np.concatenate([X, near])
+        X = X[np.argsort(score(X))[:count]]
+    return X
 
 
 def activations_for(W: FloatArray, b: FloatArray, z: FloatArray) -> FloatArray:
