@@ -124,6 +124,7 @@ class Search:
         self.behind(1)
         while (number := self.lacking()) and self.mended(number):
             self.behind(number)
+        self.counted()
         self.outputs()
 
     def behind(self, known: int) -> None:
@@ -137,7 +138,7 @@ class Search:
         Those of the last one are aimed at when it is found.
         """
         made = {item.layer for item in self.unresolved if item.reason.startswith(TAKEN)}
-        for number in range(2, len(self.widths) - 2):
+        for number in range(2, min(len(self.weights) + 1, len(self.widths) - 2)):
             if len(self.weights[number - 1]) < self.widths[number] or number in made:
                 return number
         return 0
@@ -158,12 +159,18 @@ class Search:
 
     def add(self, W: FloatArray, b: FloatArray) -> None:
         number = len(self.weights) + 1
-        if len(W) > self.widths[number]:
-            raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(W)}")
         if not len(W):
             raise self.stuck(number, "the function has no kink on the domain that belongs to it")
         self.weights.append(W)
         self.biases.append(b)
+        if not self.lacking():
+            self.counted()
+
+    def counted(self) -> None:
+        """Refuse more neurons than the widths allow; kinks of a neuron that is missing yet may look like some."""
+        for number, b in enumerate(self.biases, 1):
+            if len(b) > self.widths[number]:
+                raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(b)}")
 
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""

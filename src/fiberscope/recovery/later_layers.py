@@ -15,7 +15,7 @@ from fiberscope.recovery.pool import FARTHEST, HARDER, NEAREST, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.signs import over_features, solve_signs
-from fiberscope.recovery.telling import draw_telling
+from fiberscope.recovery.telling import draw_few, draw_telling
 from fiberscope.recovery.tilts import refitted, tilted
 
 MORE_LINES, MORE_BEFORE = 7, 10
@@ -98,7 +98,7 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
                 break
             if aimed:
                 continue
-            for k in pool.search(*pool.place.lines(pool.rng, 1)):
+            for k in pool.search(*_line(pool, prefix, turn)):
                 _explain_known(pool, prefix, layer, k)
         for key in pool.open():
             if key in tried or pool.explained[key[0]][key[1]]:
@@ -117,6 +117,15 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
             if len(layer.rows) >= width and (not last or _whole(pool, prefix, layer)):
                 return layer
     return layer.with_partial(width)
+
+
+def _line(pool: Pool, prefix: Prefix, turn: int) -> tuple[FloatArray, FloatArray]:
+    """A further line, ends ``(1, n)``: every other one joins points where few neurons are active, if signs are known."""
+    if turn % 2 and prefix.signed_layers:
+        ends = draw_few(pool.place, prefix, pool.rng, 2)
+        if (ends[0] != ends[1]).any():
+            return ends[:1], ends[1:]
+    return pool.place.lines(pool.rng, 1)
 
 
 SUPPORT = 3
@@ -191,6 +200,10 @@ Surfaces of a later layer look like one of this layer as far as the neurons betw
 """
 
 
+RARE, RARE_DRAWN, RARE_LOOKS = 0.05, 800, 4
+"""Inputs of a neuron that are rarer on one side are looked at there: among so many points, at so many places."""
+
+
 def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray, last: bool) -> bool:
     """Whether a neuron switches on the lines where there is a kink, and nowhere else; at new places if that is rare."""
     hits = misses = 0
@@ -207,7 +220,8 @@ def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray, last: bool) -> bool:
         seen = _switches(pool, prefix, row)
         hits, misses = hits + (seen is True), misses + (seen is False)
     if not pool.crude:
-        return hits >= 2 and hits >= (2 if last else 4) * misses
+        seen = hits >= 2 and hits >= (2 if last else 4) * misses
+        return seen and (not last or _fits_rare_inputs(pool, prefix, row))
     # small kinks drown in the noise, so that a neuron may switch where none is seen; many hits are no accident
     return (hits >= 4 and hits >= 4 * misses) or (hits >= MANY_HITS and 2 * hits >= misses)
 
@@ -216,20 +230,52 @@ def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
     """Whether there is a kink at a random place where the neuron would switch; None if no such place was met."""
     X = draw_telling(pool.place, prefix, pool.rng, 400)
     z = prefix.features(X) @ row
-    on, off = np.flatnonzero(z > 0), np.flatnonzero(z <= 0)
-    if not len(on) or not len(off):
+    if not (z > 0).any() or not (z <= 0).any():
         return None
-    a, b = X[pool.rng.choice(on)], X[pool.rng.choice(off)]
+    return _kink_at(pool, prefix, row, _zero_between(pool, prefix, row, X[z > 0], X[z <= 0]))
+
+
+def _zero_between(pool: Pool, prefix: Prefix, row: FloatArray, on: FloatArray, off: FloatArray) -> FloatArray:
+    """A point where the neuron would switch, between a random one where it is on and one where it is off."""
+    a, b = on[pool.rng.integers(len(on))], off[pool.rng.integers(len(off))]
     for _ in range(60):
         middle = (a + b) / 2
         a, b = (middle, b) if (prefix.features(middle[None]) @ row)[0] > 0 else (a, middle)
-    slope = prefix.cell(prefix.pattern(a)).slopes.T @ row
+    return a
+
+
+def _kink_at(pool: Pool, prefix: Prefix, row: FloatArray, x: FloatArray) -> bool:
+    """Whether there is a kink where a neuron would switch."""
+    slope = prefix.cell(prefix.pattern(x)).slopes.T @ row
     u = slope / np.linalg.norm(slope)
     for w in (1e-3, 1e-4, 1e-5):
-        met = locate(pool.oracle, a, u, w * pool.place.size)
+        met = locate(pool.oracle, x, u, w * pool.place.size)
         if met is not None:
             return abs(met[0]) <= FLAT * pool.tolerance
     return False
+
+
+def _fits_rare_inputs(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
+    """Whether a neuron switches where it should also behind folds that random points seldom cross.
+
+    Each of its weights was measured behind one fold, where another surface may have been met by accident. Behind usual
+    folds that shows on the lines.
+    """
+    X = draw_telling(pool.place, prefix, pool.rng, RARE_DRAWN)
+    inputs, z = prefix.preactivations(X)[-1] > 0, prefix.features(X) @ row
+    for i in np.flatnonzero(np.minimum(inputs.mean(axis=0), 1 - inputs.mean(axis=0)) <= RARE):
+        side = inputs[:, i].mean() <= 0.5
+        on, off = (X[(inputs[:, i] == side) & part] for part in (z > 0, z <= 0))
+        seen = []
+        for _ in range(RARE_LOOKS if len(on) and len(off) else 0):
+            x = _zero_between(pool, prefix, row, on, off)
+            if (prefix.preactivations(x[None])[-1][0, i] > 0) == side:
+                seen.append(_kink_at(pool, prefix, row, x))
+            if any(seen):
+                break
+        if len(seen) > 1 and not any(seen):
+            return False
+    return True
 
 
 def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: float = 1.0) -> None:
