@@ -24,6 +24,9 @@ MORE_LINES, MORE_BEFORE = 7, 10
 TESTS, BATCH = 2000, 200
 """Points at which the network without a missing neuron is tried, and how many at once."""
 
+HALVED = 16
+"""How often the way to such a place is halved."""
+
 AIMS = 3
 """Places where it failed that are looked into, one after the other."""
 
@@ -120,7 +123,7 @@ def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, 
 
 
 def _line(pool: Pool, prefix: Prefix, turn: int) -> tuple[FloatArray, FloatArray]:
-    """A further line, ends ``(1, n)``: every other one joins points where few neurons are active, if signs are known."""
+    """A further line, ends ``(1, n)``; every other one joins points where few neurons of known sign are active."""
     if turn % 2 and prefix.signed_layers:
         ends = draw_few(pool.place, prefix, pool.rng, 2)
         if (ends[0] != ends[1]).any():
@@ -251,7 +254,7 @@ def _kink_at(pool: Pool, prefix: Prefix, row: FloatArray, x: FloatArray) -> bool
     for w in (1e-3, 1e-4, 1e-5):
         met = locate(pool.oracle, x, u, w * pool.place.size)
         if met is not None:
-            return abs(met[0]) <= FLAT * pool.tolerance
+            return bool(abs(met[0]) <= FLAT * pool.tolerance)
     return False
 
 
@@ -476,10 +479,15 @@ class Model(Protocol):
     def off(self, X: FloatArray, Y: FloatArray) -> FloatArray: ...
 
 
-def edge(pool: Pool, fit: Model, good: FloatArray, bad: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """A kink between a point where the fit holds and one where it does not, and its normal."""
+def edge(pool: Pool, fit: Model, good: FloatArray, bad: FloatArray, known: Prefix | None = None) -> (
+    tuple[FloatArray, FloatArray] | None
+):  # fmt: skip
+    """A kink between a point where the fit holds and one where it does not, and its normal.
+
+    None where that is a kink of the neurons ``known``, whose coefficient was not told where the fit was made.
+    """
     low, high = 0.0, 1.0
-    for _ in range(16):
+    for _ in range(HALVED):
         middle = (low + high) / 2
         x = (good + middle * (bad - good))[None]
         holds = fit.off(x, pool.oracle.values(x))[0] <= fit.tolerance
@@ -487,6 +495,11 @@ def edge(pool: Pool, fit: Model, good: FloatArray, bad: FloatArray) -> tuple[Flo
     length = float(np.linalg.norm(bad - good))
     u = (bad - good) / length
     x = good + (low + high) / 2 * (bad - good)
+    if known is not None:
+        cell = known.cell(known.pattern(x))
+        far = np.abs(cell.folds @ x + cell.heights) / np.maximum(np.linalg.norm(cell.folds, axis=1), NOT_ZERO)
+        if far.min() <= length * 2.0 ** (1 - HALVED):
+            return None
     for w in (1e-2, 1e-3, 1e-1):
         met = locate(pool.oracle, x, u, w * pool.place.size / 10)
         if met is not None:

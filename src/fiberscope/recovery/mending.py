@@ -16,8 +16,8 @@ from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.telling import draw_telling
 
-TRIED = 12
-"""Places where the fit fails that are looked into."""
+ENOUGH, TRIED = 12, 40
+"""Places where the fit fails that are looked for, and how many are looked into at most."""
 
 
 def missing_neuron(pool: Pool, prefix: Prefix, number: int) -> tuple[FloatArray, float] | None:
@@ -32,7 +32,7 @@ def missing_neuron(pool: Pool, prefix: Prefix, number: int) -> tuple[FloatArray,
         return None
     good, bad = fit.X[fit.holds], fit.X[fit.residual > 10 * fit.tolerance]
     for _ in range(TESTS // BATCH * HARDER**pool.effort):
-        if len(bad) >= TRIED:
+        if len(bad) >= ENOUGH:
             break
         more = draw_telling(pool.place, prefix, rng, BATCH)
         bad = np.concatenate([bad, more[fit.off(more, oracle.values(more)) > 10 * fit.tolerance]])
@@ -42,7 +42,7 @@ def missing_neuron(pool: Pool, prefix: Prefix, number: int) -> tuple[FloatArray,
     walk = Walk(oracle, pool.place, known, rng, last=False)
     walk.others = layer.matrix
     for x in bad[rng.permutation(len(bad))[:TRIED]]:
-        met = edge(pool, fit, good[rng.integers(len(good))], x)
+        met = edge(pool, fit, good[rng.integers(len(good))], x, prefix)
         if met is not None and note(pool, known, layer, walk, walk.follow(*met)) and not layer.partial:
             found = layer.rows[-1].coefficients
             return found[:-1], float(found[-1])
