@@ -21,8 +21,11 @@ LINES = 5
 ROUNDS, MORE = 6, 12
 """Further lines, one after the other, while neurons of the first layer are missing; more where gradients show it."""
 
-TWICE = 2
-"""Kinks of one hyperplane that are looked at before it is refused for good."""
+TWICE, OFTEN = 2, 6
+"""Kinks of one hyperplane that are looked at before it is refused for good; more where values are noisy.
+
+Its normal is then known too badly at some of them.
+"""
 
 VAGUE = 1e-3
 """How far off normals may be that are measured again."""
@@ -78,7 +81,8 @@ class Refused:
     def often(self, pool: Pool, x: FloatArray) -> bool:
         """Whether a kink lies on hyperplanes that were refused more than once: the same pieces are met again."""
         room = pool.tolerance * pool.place.size
-        return sum(abs(float(n @ x) + b) <= room for n, b in self.planes) >= TWICE
+        near = sum(abs(float(n @ x) + b) <= room for n, b in self.planes)
+        return near >= (OFTEN if pool.crude else TWICE)
 
 
 def _look(pool: Pool, key: tuple[int, int], refused: Refused, deep: bool) -> None:

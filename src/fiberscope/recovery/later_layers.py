@@ -244,7 +244,7 @@ def _zero_between(pool: Pool, prefix: Prefix, row: FloatArray, on: FloatArray, o
     for _ in range(60):
         middle = (a + b) / 2
         a, b = (middle, b) if (prefix.features(middle[None]) @ row)[0] > 0 else (a, middle)
-    return a
+    return np.asarray(a)
 
 
 def _kink_at(pool: Pool, prefix: Prefix, row: FloatArray, x: FloatArray) -> bool:
