@@ -29,7 +29,14 @@ from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
 from fiberscope.recovery.sharpening import AT_ONCE, freed, hidden, sharpened
-from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
+from fiberscope.recovery.signs import (
+    Signs,
+    over_features,
+    signs_from_values,
+    signs_of_parts,
+    solve_signs,
+    solve_with_remainder,
+)
 from fiberscope.recovery.telling import draw_telling
 from fiberscope.recovery.weighing import weight_from_values
 from fiberscope.run import Run
@@ -188,7 +195,9 @@ class Search:
         size = np.linalg.norm(W, axis=1)
         self.add(W / size[:, None], b / size)
 
-    def oriented(self, rows: list[Row], last: bool, blind: Sequence[int] = ()) -> tuple[FloatArray, FloatArray]:
+    def oriented(self, rows: list[Row], last: bool, blind: Sequence[int] = (), signs: Signs | None = None) -> (
+        tuple[FloatArray, FloatArray]
+    ):  # fmt: skip
         """Give the last known layer its signs; weights and biases of the rows over its activations.
 
         Nothing is known about the inputs ``blind`` of that layer.
@@ -199,8 +208,7 @@ class Search:
         sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
         U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
         seen = np.setdiff1d(np.arange(W.shape[1]), blind)
-        signs = None
-        if not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
+        if signs is None and not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
             signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
         signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
         extra: FloatArray | None = None
@@ -277,13 +285,15 @@ class Search:
         told = np.setdiff1d(
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
-        coefficients = fit.coefficients
+        coefficients, signs = fit.coefficients, None
         if self.pool.crude and not off and not self.slope:
             known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
             known, coefficients = freed(self.pool, known, coefficients)
             self.keep(known)
+            if n == self.widths[-2]:
+                signs = signs_from_values(self.prefix.preactivations(fit.X)[-1], fit.Y)
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
-        W, b = self.oriented(rows, last=True, blind=off)
+        W, b = self.oriented(rows, last=True, blind=off, signs=signs)
         self.weights.append(W)
         self.biases.append(b)
         for layer, j, i in self.open:

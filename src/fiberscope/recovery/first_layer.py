@@ -30,7 +30,7 @@ Its normal is then known too badly at some of them.
 VAGUE = 1e-3
 """How far off normals may be that are measured again."""
 
-CRUDE_LINES = 60
+CRUDE_LINES = 120
 """Lines that are searched where values are noisy, so that every surface is met many times."""
 
 

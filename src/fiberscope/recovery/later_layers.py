@@ -8,7 +8,17 @@ from typing import Protocol
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import FITTED, FLAT, LEAST, NEAR_LINES, NOT_ZERO, ORACLE_NOISE, REGRESSION, SPAN
+from fiberscope.numerics.cutoffs import (
+    FITTED,
+    FLAT,
+    LEAST,
+    NEAR_LINES,
+    NOT_ZERO,
+    ORACLE_CLEAR,
+    ORACLE_NOISE,
+    REGRESSION,
+    SPAN,
+)
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
 from fiberscope.recovery.pool import FARTHEST, HARDER, NEAREST, Pool
@@ -32,6 +42,9 @@ AIMS = 3
 
 REFIT = 80.0
 """How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
+
+BESIDE = 3.0
+"""How far from the hyperplanes of the first layer such a kink must be, in what one may be off."""
 
 MANY_HITS = 10
 """Kinks on lines that prove a neuron although others are missed, where values are noisy."""
@@ -188,6 +201,11 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
 def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
     """A noisy neuron again, through all kinks that it nearly explains; those of known ones would draw it to them."""
     (X, blurs), c = pool.open_kinks(), row.coefficients
+    W, b = prefix.weights[0], prefix.biases[0]
+    far = np.abs(X @ W.T + b) / np.linalg.norm(W, axis=1)
+    # noise moves some kinks of the first layer away from where they are explained
+    apart = (far > BESIDE * np.maximum(pool.tolerance * pool.place.size, ORACLE_CLEAR * blurs)[:, None]).all(axis=1)
+    X, blurs = X[apart], blurs[apart]
     if not len(X):
         return row
     sizes = np.array([np.linalg.norm(prefix.cell(prefix.pattern(x)).slopes.T @ c) for x in X])
@@ -311,11 +329,15 @@ def _explain_known(pool: Pool, prefix: Prefix, layer: Layer, k: int, strict: flo
 
 @dataclass(frozen=True)
 class Fit:
-    """The outputs as a linear map of features, ``(features, outputs)``, and how far it is off at the points ``X``."""
+    """The outputs as a linear map of features, ``(features, outputs)``.
+
+    ``residual`` says how far it is off at the points ``X``, where the values are ``Y``.
+    """
 
     prefix: Prefix | FreeLayer
     coefficients: FloatArray
     X: FloatArray
+    Y: FloatArray
     residual: FloatArray
     tolerance: float
 
@@ -351,7 +373,7 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
     X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
     features = prefix.features(X)
     if not len(X):
-        return Fit(prefix, np.zeros((features.shape[1], Y.shape[1])), X, np.zeros(0), 0.0)
+        return Fit(prefix, np.zeros((features.shape[1], Y.shape[1])), X, Y, np.zeros(0), 0.0)
     tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / ORACLE_NOISE) ** 0.5
     least = LEAST * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
     coefficients = _least_squares(features, Y)
@@ -368,7 +390,7 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
             off = np.abs(Y - features @ coefficients).max(axis=1)
     if robust:  # neurons are known better than that, and what is missing may be small
         tolerance = min(tolerance, max(100 * float(np.median(off)), least))
-    return Fit(prefix, coefficients, X, off, tolerance)
+    return Fit(prefix, coefficients, X, Y, off, tolerance)
 
 
 def _is_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) -> BoolArray:
