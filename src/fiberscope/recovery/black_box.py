@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.bent_surfaces import Equations, Row
 from fiberscope.recovery.first_layer import first_layer, stacked, taken_over
-from fiberscope.recovery.later_layers import Layer, explain_again, fit_outputs, next_layer
+from fiberscope.recovery.later_layers import FIT_POINTS, Layer, explain_again, fit_outputs, next_layer
 from fiberscope.recovery.mending import missing_neuron
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
@@ -41,8 +41,8 @@ from fiberscope.recovery.telling import draw_telling
 from fiberscope.recovery.weighing import weight_from_values
 from fiberscope.run import Run
 
-ATTEMPTS = 3
-"""Searches with other lines before a function is given up."""
+ATTEMPTS, ATTEMPTS_CRUDE = 3, 5
+"""Searches with other lines before a function is given up; where values are noisy, the first one seldom succeeds."""
 
 FURTHER, FURTHER_WHOLE = 3000, 100
 """Points at which an answer that lacks something is tried before it is taken, and one that does not."""
@@ -77,6 +77,7 @@ class Search:
     accuracy: float | None = None
     holds: bool = False
     earlier: Pool | None = None
+    by_values: Unresolved | None = None
 
     @property
     def prefix(self) -> Prefix:
@@ -208,6 +209,7 @@ class Search:
         sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
         U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
         seen = np.setdiff1d(np.arange(W.shape[1]), blind)
+        told = signs is not None
         if signs is None and not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
             signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
         signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
@@ -222,6 +224,7 @@ class Search:
         if signs.choices > 1:
             text = f"{signs.choices} choices of signs give this function; one of them was taken"
             self.unresolved.append(Unresolved(number, None, text))
+            self.by_values = self.unresolved[-1] if told else None
         for i in np.flatnonzero(~signs.sure) if extra is None else ():
             self.unresolved.append(Unresolved(number, int(i), "its sign does not matter to any neuron that was found"))
         s = signs.values
@@ -318,10 +321,16 @@ class Search:
     # -- the whole ---------------------------------------------------------------------------------------------
 
     def sharpened(self) -> None:
-        """Polish what is complete."""
+        """Polish what is complete; choices of signs that noisy neurons left open are told by sharp ones."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
         theta, self.accuracy = sharpened(self.pool, theta, self.slope)
         self.keep(theta)
+        if self.by_values is not None:
+            X, Y = self.pool.oracle.log()
+            pick = self.pool.rng.permutation(len(X))[:FIT_POINTS]
+            signs = signs_from_values(hidden(theta, self.slope).preactivations(X[pick])[-1], Y[pick])
+            if signs is not None and signs.choices == 1 and (signs.values > 0).all():
+                self.unresolved.remove(self.by_values)
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -355,10 +364,11 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
-        for turn in range(ATTEMPTS):
+        for turn in range(ATTEMPTS_CRUDE if oracle.noise > CRUDE else ATTEMPTS):
             pool = Pool.begin(oracle, place, rng, run, effort=turn)
             # a first layer that is whole was measured well, unless even a second search behind it fails
-            earlier = best.pool if turn == 1 and len(widths) > 3 and not pool.crude else None
+            first = 2 if pool.crude else 1  # the first search takes noisy values for exact ones
+            earlier = best.pool if turn >= first and (turn == 1 or pool.crude) and len(widths) > 3 else None
             search = Search(pool, widths, slope=slope, earlier=earlier)
             try:
                 search.attempt()

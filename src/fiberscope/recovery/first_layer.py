@@ -118,9 +118,12 @@ def _drop_bent(pool: Pool, refused: Refused) -> None:
 
 
 def taken_over(pool: Pool, earlier: Pool) -> tuple[FloatArray, FloatArray]:
-    """The first layer of another search, on new lines."""
+    """The first layer of another search, on new lines; where values are noisy these come on top of the others."""
     pool.planes, pool.gradients = earlier.planes, earlier.gradients
-    pool.search(*pool.place.lines(pool.rng, LINES))
+    if pool.crude:
+        pool.lines, pool.explained = list(earlier.lines), list(earlier.explained)
+    pool.search(*pool.place.lines(pool.rng, CRUDE_LINES // 2 if pool.crude else LINES))
+    pool.forget()
     W, b = stacked(pool.planes, len(pool.place.low))
     pool.explain(W, b)
     return W, b

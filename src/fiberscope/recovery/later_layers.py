@@ -43,6 +43,9 @@ AIMS = 3
 REFIT = 80.0
 """How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
 
+TWINS, ALIKE = 400, 0.15
+"""Points at which two noisy neurons are compared, and the part by which they differ if they are one."""
+
 BESIDE = 3.0
 """How far from the hyperplanes of the first layer such a kink must be, in what one may be off."""
 
@@ -50,6 +53,8 @@ MANY_HITS = 10
 """Kinks on lines that prove a neuron although others are missed, where values are noisy."""
 
 ASTRAY = "what its surface seemed to be at one place does not hold at others"
+
+KNOWN = "it switches where a neuron before it does"
 
 FIT_POINTS = 4000
 
@@ -185,8 +190,11 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
             row = other.merged(row, factor).normalised()
     if pool.crude and row.complete:
         row = _refitted(pool, prefix, row)
-        if any(other.ratio(row, pool.same) is not None for other in layer.rows):
+        if any(other.ratio(row, pool.same) is not None for other in layer.rows) or _is_twin(pool, prefix, layer, row):
             return False
+    if pool.crude and np.abs(row.coefficients[: prefix.widths[-1]]).max() > 1 - pool.same:
+        layer.refused[KNOWN] = layer.refused.get(KNOWN, 0) + 1
+        return False
     if row.complete and not _confirmed(pool, prefix, row.coefficients, walk.last):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
@@ -196,6 +204,22 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
     for k in range(len(pool.lines)):
         _explain_by(pool, prefix, row.coefficients[None], k)
     return True
+
+
+def _is_twin(pool: Pool, prefix: Prefix, layer: Layer, row: Row) -> bool:
+    """Whether a noisy neuron is nearly one that is known; the one that lies on more kinks is kept."""
+    features = prefix.features(draw_telling(pool.place, prefix, pool.rng, TWINS))
+    kinks = prefix.features(np.concatenate([line.points for line in pool.lines]))
+    room = np.concatenate([np.full(len(line.kinks), pool.tolerance * line.length) for line in pool.lines])
+    z = features @ row.coefficients
+    for k, other in enumerate(layer.rows):
+        o = features @ other.coefficients
+        if np.std(o - z * float(z @ o) / max(float(z @ z), NOT_ZERO)) <= ALIKE * np.std(o):
+            met = [int((np.abs(kinks @ one.coefficients) <= room).sum()) for one in (row, other)]
+            if met[0] > met[1]:
+                layer.rows[k] = row
+            return True
+    return False
 
 
 def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
