@@ -9,9 +9,9 @@ import pytest
 from planted import distance, random_network
 
 import fiberscope as fs
-from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.first_layer import first_layer, taken_over
-from fiberscope.recovery.later_layers import KNOWN, Layer, explain_again, note
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.first_layer import first_layer, taken_over
+from fiberscope.recovery.layers.later_layers import KNOWN, Layer, explain_again, note
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, standard_error, unit_rows

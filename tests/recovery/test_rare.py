@@ -7,9 +7,10 @@ import pytest
 from planted import distance, random_network
 
 import fiberscope as fs
-from fiberscope.recovery.bent_surfaces import State, Walk
-from fiberscope.recovery.later_layers import _fits_rare_inputs
-from fiberscope.recovery.mending import missing_neuron
+from fiberscope.recovery.layers.bent_surfaces import State, Walk
+from fiberscope.recovery.layers.confirmation import _fits_rare_inputs
+from fiberscope.recovery.layers.mending import missing_neuron
+from fiberscope.recovery.layers.refitting import refit_layers
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import FAR, WIDE, place_of
 from fiberscope.recovery.polish import forward, polish_at_once
@@ -158,3 +159,29 @@ def test_a_neuron_that_is_always_on_is_named_and_not_called_recovered():
     found = fs.recover(truth, DEEP, seed=3003)
     assert not found.recovered and {item.layer for item in found.unresolved} == {3}
     assert found.residual <= 1e-10 * found.size
+
+
+def test_known_layers_are_sharpened_by_the_kinks_of_all_lines():
+    net, rng = random_network((6, 6, 5, 4, 4, 1), 3), np.random.default_rng(0)
+    pool = begun(net)
+    weights = [W / np.linalg.norm(W, axis=1)[:, None] for W in net.weights[:1]] + list(net.weights[1:3])
+    biases = [net.biases[0] / np.linalg.norm(net.weights[0], axis=1), *net.biases[1:3]]
+    rough = [W + 1e-8 * rng.normal(size=W.shape) for W in weights]
+    weights[1] = weights[1] * np.linalg.norm(net.weights[0], axis=1)
+    rough[1] = weights[1] + 1e-8 * rng.normal(size=weights[1].shape)
+    found = refit_layers(pool, Prefix(tuple(rough), tuple(biases), 0.0, False))
+    for now, before, true in zip(found.weights, rough, weights, strict=True):
+        size = np.linalg.norm(true, axis=1)
+        off, was = (np.abs(W / np.linalg.norm(W, axis=1)[:, None] - true / size[:, None]).max(axis=1)
+                    for W in (now, before))  # fmt: skip
+        assert np.median(off) < 1e-11 and was.max() > 1e-9  # of some rows too few kinks are met
+        assert (off <= np.maximum(was, 1e-11)).all()
+    assert pool.beside and len(pool.lines) == 5
+
+
+def test_a_layer_that_is_no_layer_is_not_drawn_to_other_kinks():
+    net, rng = random_network((6, 6, 5, 4, 4, 1), 3), np.random.default_rng(0)
+    false = rng.normal(size=net.weights[1].shape)
+    prefix = Prefix((net.weights[0], false), (net.biases[0], net.biases[1]), 0.0, False)
+    found = refit_layers(begun(net), prefix)
+    assert np.abs(found.weights[1] - false).max() <= 1e-3 * np.abs(false).max()

@@ -18,10 +18,20 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.recovery.bent_surfaces import Equations, Row
-from fiberscope.recovery.first_layer import first_layer, stacked, taken_over
-from fiberscope.recovery.later_layers import FIT_POINTS, Layer, explain_again, fit_outputs, next_layer
-from fiberscope.recovery.mending import missing_neuron
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row
+from fiberscope.recovery.layers.first_layer import first_layer, stacked, taken_over
+from fiberscope.recovery.layers.later_layers import (
+    MORE_BEFORE,
+    MORE_DEEP,
+    MORE_LINES,
+    Layer,
+    explain_again,
+    next_layer,
+)
+from fiberscope.recovery.layers.mending import missing_neuron
+from fiberscope.recovery.layers.output_fit import FIT_POINTS, fit_outputs
+from fiberscope.recovery.layers.refitting import refit_layers
+from fiberscope.recovery.layers.weighing import weight_from_values
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward
@@ -38,7 +48,6 @@ from fiberscope.recovery.signs import (
     solve_with_remainder,
 )
 from fiberscope.recovery.telling import draw_telling
-from fiberscope.recovery.weighing import weight_from_values
 from fiberscope.run import Run
 
 ATTEMPTS, ATTEMPTS_CRUDE = 3, 5
@@ -46,6 +55,9 @@ ATTEMPTS, ATTEMPTS_CRUDE = 3, 5
 
 FURTHER, FURTHER_WHOLE = 3000, 100
 """Points at which an answer that lacks something is tried before it is taken, and one that does not."""
+
+DEEP = 5
+"""Networks with more layers of neurons than this, inputs and outputs counted, lose digits from layer to layer."""
 
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
@@ -183,8 +195,13 @@ class Search:
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
+        if len(self.widths) > DEEP:
+            now = refit_layers(self.pool, self.prefix)
+            self.weights, self.biases = list(now.weights), list(now.biases)
+            explain_again(self.pool, self.prefix, Layer())
         whole = len(self.weights[-1]) == self.widths[number - 1]
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole)
+        more = MORE_LINES if last else MORE_BEFORE if number == len(self.widths) - 3 else MORE_DEEP
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")

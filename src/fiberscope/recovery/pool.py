@@ -37,6 +37,7 @@ class Pool:
     """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured.
 
     ``planes`` are the hyperplanes of the first layer found so far; ``effort`` counts the searches before this one.
+    Kinks of the lines ``beside`` sharpen what is known; they are not followed.
     """
 
     oracle: Oracle
@@ -51,6 +52,7 @@ class Pool:
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
     planes: list[tuple[FloatArray, float]] = field(default_factory=list)
     effort: int = 0
+    beside: list[Line] = field(default_factory=list)
 
     @classmethod
     def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run, effort: int = 0) -> Pool:

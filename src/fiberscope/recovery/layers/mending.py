@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.later_layers import BATCH, TESTS, Layer, edge, fit_outputs, note
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.later_layers import BATCH, TESTS, Layer, note
+from fiberscope.recovery.layers.output_fit import edge, fit_outputs
 from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.telling import draw_telling

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from fiberscope.numerics.cutoffs import (
-    FITTED,
-    FLAT,
-    LEAST,
-    NEAR_LINES,
     NOT_ZERO,
     ORACLE_CLEAR,
-    ORACLE_NOISE,
-    REGRESSION,
     SPAN,
 )
-from fiberscope.numerics.floats import BoolArray, FloatArray
-from fiberscope.recovery.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.pool import FARTHEST, HARDER, NEAREST, Pool
+from fiberscope.numerics.floats import FloatArray
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.confirmation import confirmed
+from fiberscope.recovery.layers.output_fit import Fit, FreeLayer, edge, fit_outputs, least_squares
+from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.probes import locate, normal_of
 from fiberscope.recovery.signs import over_features, solve_signs
 from fiberscope.recovery.telling import draw_few, draw_telling
-from fiberscope.recovery.tilts import refitted, tilted
+from fiberscope.recovery.tilts import refitted
 
-MORE_LINES, MORE_BEFORE = 7, 10
-"""Further lines for a layer that is not whole: the last one, and one before others, whose neurons are not aimed at."""
+MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 25
+"""Further lines for a layer that is not whole: the last one, the one before it, where a neuron that is missing is found
+later, and those before that, where it is not."""
 
 TESTS, BATCH = 2000, 200
 """Points at which the network without a missing neuron is tried, and how many at once."""
-
-HALVED = 16
-"""How often the way to such a place is halved."""
 
 AIMS = 3
 """Places where it failed that are looked into, one after the other."""
@@ -49,14 +40,9 @@ TWINS, ALIKE = 400, 0.15
 BESIDE = 3.0
 """How far from the hyperplanes of the first layer such a kink must be, in what one may be off."""
 
-MANY_HITS = 10
-"""Kinks on lines that prove a neuron although others are missed, where values are noisy."""
-
 ASTRAY = "what its surface seemed to be at one place does not hold at others"
 
 KNOWN = "it switches where a neuron before it does"
-
-FIT_POINTS = 4000
 
 REGRESSIONS, LEFT_OVER = 10, 0.8
 """Rounds of a regression on what is left over, and the part of it that one neuron must explain."""
@@ -96,16 +82,19 @@ class Layer:
         return ahead
 
 
-def next_layer(pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False) -> Layer:
+def next_layer(
+    pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False, more: int = MORE_LINES
+) -> Layer:
     """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after.
 
+    After the lines that are there ``more`` are searched.
     ``whole`` says that the layer before lacks no neuron: its signs are then asked of the first ones that are found.
     """
     layer = Layer()
     walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
     walk.failures *= 3 if pool.crude else 1
     tried: set[tuple[int, int]] = set()
-    for turn in pool.turns(1 + (MORE_LINES if last else MORE_BEFORE)):
+    for turn in pool.turns(1 + more):
         if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
             break
         if turn == 1:  # once more from where it failed, and nothing is explained that is only near
@@ -195,7 +184,7 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
     if pool.crude and np.abs(row.coefficients[: prefix.widths[-1]]).max() > 1 - pool.same:
         layer.refused[KNOWN] = layer.refused.get(KNOWN, 0) + 1
         return False
-    if row.complete and not _confirmed(pool, prefix, row.coefficients, walk.last):
+    if row.complete and not confirmed(pool, prefix, row.coefficients, walk.last):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
     (layer.rows if row.complete else layer.partial).append(row)
@@ -238,91 +227,6 @@ def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
     return row if found is None else Row(Equations(np.eye(len(found)), found)).normalised()
 
 
-LOOKED_AT, LOOKED_AT_BEFORE = 4, 8
-"""Places where a neuron switches that are looked at: of the last layer, and of one before others.
-
-Surfaces of a later layer look like one of this layer as far as the neurons between are not met.
-"""
-
-
-RARE, RARE_DRAWN, RARE_LOOKS = 0.05, 800, 4
-"""Inputs of a neuron that are rarer on one side are looked at there: among so many points, at so many places."""
-
-
-def _confirmed(pool: Pool, prefix: Prefix, row: FloatArray, last: bool) -> bool:
-    """Whether a neuron switches on the lines where there is a kink, and nowhere else; at new places if that is rare."""
-    hits = misses = 0
-    for line, done in zip(pool.lines, pool.explained, strict=True):
-        nodes = np.concatenate([[0.0], line.kinks, [1.0]])
-        z = prefix.features(line.at(nodes)) @ row
-        zero = np.abs(z) <= NEAR_LINES * pool.tolerance * line.length
-        hits += int((zero[1:-1] & ~done if pool.crude else zero[1:-1]).sum())
-        misses += int(((z[:-1] * z[1:] < 0) & ~zero[:-1] & ~zero[1:]).sum())
-    looks = LOOKED_AT if last else LOOKED_AT_BEFORE
-    for _ in range(looks):
-        if hits + misses >= looks or (not last and misses > 2 and misses >= hits):
-            break
-        seen = _switches(pool, prefix, row)
-        hits, misses = hits + (seen is True), misses + (seen is False)
-    if not pool.crude:
-        seen = hits >= 2 and hits >= (2 if last else 4) * misses
-        return seen and (not last or _fits_rare_inputs(pool, prefix, row))
-    # small kinks drown in the noise, so that a neuron may switch where none is seen; many hits are no accident
-    return (hits >= 4 and hits >= 4 * misses) or (hits >= MANY_HITS and 2 * hits >= misses)
-
-
-def _switches(pool: Pool, prefix: Prefix, row: FloatArray) -> bool | None:
-    """Whether there is a kink at a random place where the neuron would switch; None if no such place was met."""
-    X = draw_telling(pool.place, prefix, pool.rng, 400)
-    z = prefix.features(X) @ row
-    if not (z > 0).any() or not (z <= 0).any():
-        return None
-    return _kink_at(pool, prefix, row, _zero_between(pool, prefix, row, X[z > 0], X[z <= 0]))
-
-
-def _zero_between(pool: Pool, prefix: Prefix, row: FloatArray, on: FloatArray, off: FloatArray) -> FloatArray:
-    """A point where the neuron would switch, between a random one where it is on and one where it is off."""
-    a, b = on[pool.rng.integers(len(on))], off[pool.rng.integers(len(off))]
-    for _ in range(60):
-        middle = (a + b) / 2
-        a, b = (middle, b) if (prefix.features(middle[None]) @ row)[0] > 0 else (a, middle)
-    return np.asarray(a)
-
-
-def _kink_at(pool: Pool, prefix: Prefix, row: FloatArray, x: FloatArray) -> bool:
-    """Whether there is a kink where a neuron would switch."""
-    slope = prefix.cell(prefix.pattern(x)).slopes.T @ row
-    u = slope / np.linalg.norm(slope)
-    for w in (1e-3, 1e-4, 1e-5):
-        met = locate(pool.oracle, x, u, w * pool.place.size)
-        if met is not None:
-            return bool(abs(met[0]) <= FLAT * pool.tolerance)
-    return False
-
-
-def _fits_rare_inputs(pool: Pool, prefix: Prefix, row: FloatArray) -> bool:
-    """Whether a neuron switches where it should also behind folds that random points seldom cross.
-
-    Each of its weights was measured behind one fold, where another surface may have been met by accident. Behind usual
-    folds that shows on the lines.
-    """
-    X = draw_telling(pool.place, prefix, pool.rng, RARE_DRAWN)
-    inputs, z = prefix.preactivations(X)[-1] > 0, prefix.features(X) @ row
-    for i in np.flatnonzero(np.minimum(inputs.mean(axis=0), 1 - inputs.mean(axis=0)) <= RARE):
-        side = inputs[:, i].mean() <= 0.5
-        on, off = (X[(inputs[:, i] == side) & part] for part in (z > 0, z <= 0))
-        seen = []
-        for _ in range(RARE_LOOKS if len(on) and len(off) else 0):
-            x = _zero_between(pool, prefix, row, on, off)
-            if (prefix.preactivations(x[None])[-1][0, i] > 0) == side:
-                seen.append(_kink_at(pool, prefix, row, x))
-            if any(seen):
-                break
-        if len(seen) > 1 and not any(seen):
-            return False
-    return True
-
-
 def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: float = 1.0) -> None:
     """Mark kinks of a line that lie on surfaces of these neurons."""
     line, done = pool.lines[k], pool.explained[k]
@@ -346,111 +250,6 @@ def _explain_known(pool: Pool, prefix: Prefix, layer: Layer, k: int, strict: flo
         done |= np.concatenate(near, axis=1).any(axis=1)
     if layer.rows:
         _explain_by(pool, prefix, layer.matrix, k, strict)
-
-
-# -- what the output tells ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The outputs as a linear map of features, ``(features, outputs)``.
-
-    ``residual`` says how far it is off at the points ``X``, where the values are ``Y``.
-    """
-
-    prefix: Prefix | FreeLayer
-    coefficients: FloatArray
-    X: FloatArray
-    Y: FloatArray
-    residual: FloatArray
-    tolerance: float
-
-    @property
-    def holds(self) -> BoolArray:
-        return np.asarray(self.residual <= self.tolerance)
-
-    def off(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        """How far the outputs are from the fit."""
-        return np.asarray(np.abs(Y - self.prefix.features(X) @ self.coefficients).max(axis=1))
-
-
-def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Sequence[int] = ()) -> Fit:
-    """The last layer by linear regression on the points that were asked; robustly where neurons are missing.
-
-    Only points where the neurons ``silent`` of the last layer but one are off are used; there may be none.
-    """
-    oracle = pool.oracle
-    # the log is dense on few lines, so that some fresh points are needed
-    need = prefix.num_features * 3 // 2 + 50
-    known = prefix.inner if isinstance(prefix, FreeLayer) else prefix
-    many = need * 4 ** min(len(silent), 5)
-    fresh = _where_off(prefix, draw_telling(pool.place, known, pool.rng, many), silent)
-    fresh = fresh[pool.rng.permutation(len(fresh))[:need]]
-    X, Y = oracle.log()
-    if silent:
-        kept = _is_off(prefix, X, silent)
-        X, Y = X[kept], Y[kept]
-    values = oracle.values(fresh)
-    if len(X) > FIT_POINTS:
-        pick = pool.rng.choice(len(X), FIT_POINTS, replace=False)
-        X, Y = X[pick], Y[pick]
-    X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
-    features = prefix.features(X)
-    if not len(X):
-        return Fit(prefix, np.zeros((features.shape[1], Y.shape[1])), X, Y, np.zeros(0), 0.0)
-    tolerance = FITTED * max(oracle.scale, float(np.abs(Y).max())) * max(1.0, oracle.noise / ORACLE_NOISE) ** 0.5
-    least = LEAST * oracle.noise * max(oracle.scale, float(np.abs(Y).max()))
-    coefficients = _least_squares(features, Y)
-    off = np.abs(Y - features @ coefficients).max(axis=1)
-    if robust:
-        for turn in range(40):
-            floor = max(least, float(np.median(off)) * 0.5**turn)
-            weights = 1 / np.maximum(off, floor)
-            coefficients = _least_squares(features * weights[:, None], Y * weights[:, None])
-            off = np.abs(Y - features @ coefficients).max(axis=1)
-        holds = off <= max(100 * float(np.median(off)), least)
-        if holds.sum() > features.shape[1]:
-            coefficients = _least_squares(features[holds], Y[holds])
-            off = np.abs(Y - features @ coefficients).max(axis=1)
-    if robust:  # neurons are known better than that, and what is missing may be small
-        tolerance = min(tolerance, max(100 * float(np.median(off)), least))
-    return Fit(prefix, coefficients, X, Y, off, tolerance)
-
-
-def _is_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) -> BoolArray:
-    if not off or isinstance(prefix, FreeLayer):
-        return np.ones(len(X), dtype=bool)
-    return np.asarray((prefix.preactivations(X)[-2][:, list(off)] <= 0).all(axis=1))
-
-
-def _where_off(prefix: Prefix | FreeLayer, X: FloatArray, off: Sequence[int]) -> FloatArray:
-    return X[_is_off(prefix, X, off)]
-
-
-def _least_squares(A: FloatArray, B: FloatArray) -> FloatArray:
-    scale = np.linalg.norm(A, axis=0)
-    scale[scale == 0] = 1.0
-    solved, *_ = np.linalg.lstsq(A / scale, B, rcond=REGRESSION)
-    return np.asarray(solved / scale[:, None])
-
-
-@dataclass(frozen=True)
-class FreeLayer:
-    """Neurons over the features of known layers, before the signs of those are known.
-
-    Its own features are ``(|z|, features of the known layers)``: the outputs are linear in them whatever the signs are.
-    """
-
-    inner: Prefix
-    matrix: FloatArray
-
-    @property
-    def num_features(self) -> int:
-        return len(self.matrix) + self.inner.num_features
-
-    def features(self, X: FloatArray) -> FloatArray:
-        inner = self.inner.features(X)
-        return np.concatenate([np.abs(inner @ self.matrix.T), inner], axis=1)
 
 
 def _aimed(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, width: int) -> bool | None:
@@ -506,7 +305,7 @@ def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -
     features, values = prefix.features(X[on]), left[on] @ main
     row, kept = np.zeros(features.shape[1]), np.ones(len(values), dtype=bool)
     for _ in range(REGRESSIONS):
-        row = _least_squares(features[kept], values[kept, None])[:, 0]
+        row = least_squares(features[kept], values[kept, None])[:, 0]
         off = np.abs(features @ row - values)
         kept = off <= max(3 * float(np.median(off)), fit.tolerance)
     if kept.mean() < LEFT_OVER or not row.any():
@@ -514,50 +313,3 @@ def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -
     before = len(layer.rows)
     note(pool, prefix, layer, walk, Row(Equations(np.eye(len(row)), row)))
     return len(layer.rows) > before
-
-
-class Model(Protocol):
-    """What is known so far, as something that values can be compared with."""
-
-    @property
-    def tolerance(self) -> float: ...
-
-    def off(self, X: FloatArray, Y: FloatArray) -> FloatArray: ...
-
-
-def edge(pool: Pool, fit: Model, good: FloatArray, bad: FloatArray, known: Prefix | None = None) -> (
-    tuple[FloatArray, FloatArray] | None
-):  # fmt: skip
-    """A kink between a point where the fit holds and one where it does not, and its normal.
-
-    None where that is a kink of the neurons ``known``, whose coefficient was not told where the fit was made.
-    """
-    low, high = 0.0, 1.0
-    for _ in range(HALVED):
-        middle = (low + high) / 2
-        x = (good + middle * (bad - good))[None]
-        holds = fit.off(x, pool.oracle.values(x))[0] <= fit.tolerance
-        low, high = (middle, high) if holds else (low, middle)
-    length = float(np.linalg.norm(bad - good))
-    u = (bad - good) / length
-    x = good + (low + high) / 2 * (bad - good)
-    if known is not None:
-        cell = known.cell(known.pattern(x))
-        far = np.abs(cell.folds @ x + cell.heights) / np.maximum(np.linalg.norm(cell.folds, axis=1), NOT_ZERO)
-        if far.min() <= length * 2.0 ** (1 - HALVED):
-            return None
-    for w in (1e-2, 1e-3, 1e-1):
-        met = locate(pool.oracle, x, u, w * pool.place.size / 10)
-        if met is not None:
-            break
-    else:
-        return None
-    x = x + met[0] * u
-    step = w * pool.place.size / 20
-    before, after = (pool.gradients.at(x + s * step * u, step / 4) for s in (-1.0, 1.0))
-    if before is None or after is None:
-        return None
-    n = normal_of(before, after)[0]
-    size = pool.place.size
-    tilt = tilted(pool.oracle, x, n, NEAREST * size, FARTHEST * size, pool.rng) if pool.crude else None
-    return (x, n) if tilt is None else (tilt.x, tilt.n)
