@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import NOT_ZERO, SAME
+from fiberscope.numerics.cutoffs import NOT_ZERO, ORACLE_NOISE, SAME
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.lines import scan
 from fiberscope.recovery.pool import Pool
@@ -29,7 +29,8 @@ def met_again(pool: Pool) -> tuple[FloatArray, FloatArray]:
     lines = [line for line in (*pool.lines, *pool.beside) if len(line.kinks)]
     X = np.concatenate([line.points for line in lines])
     jumps = np.concatenate([np.abs(line.jumps) / line.length for line in lines])
-    return X, np.asarray(pool.oracle.noise * pool.oracle.scale / jumps)
+    # points are rounded, and so are activations there
+    return X, np.maximum(pool.oracle.noise * pool.oracle.scale / jumps, ORACLE_NOISE * pool.place.size)
 
 
 def refit_layers(pool: Pool, prefix: Prefix) -> Prefix:
