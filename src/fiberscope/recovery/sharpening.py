@@ -36,6 +36,9 @@ CANDIDATES = 2000
 NEAR = (0.003, 0.01, 0.03)
 """How near, in parts of the place."""
 
+AGAIN, LATEST = 3000, 300
+"""Points that were asked, of which those are used again that tell most: so many random ones, and the latest."""
+
 WEIGHED = 2000
 """Parameters up to which these are looked for."""
 
@@ -82,9 +85,13 @@ def together(pool: Pool, theta: Parameters, slope: float) -> Parameters:
     pick = telling(theta, X, min(len(X), count // oracle.outputs), pool.rng, slope)
     need, known = int(FRESH * count / oracle.outputs), hidden(theta, slope)
     fresh = draw_telling(pool.place, known, pool.rng, need)
-    if count <= WEIGHED:  # half of them those that tell most
+    if count <= WEIGHED:  # half of them those that tell most; and of those that were asked, too
         more = np.concatenate([draw_telling(pool.place, known, pool.rng, CANDIDATES), near_asked(pool)])
         fresh = np.concatenate([fresh[: need - need // 2], more[weighty(theta, X[pick], more, need // 2, slope)]])
+        rest = np.setdiff1d(pool.rng.permutation(len(X))[:AGAIN], pick)
+        rest = np.union1d(rest, np.arange(max(len(X) - LATEST, 0), len(X)))  # the last were asked for a single weight
+        told = weighty(theta, np.concatenate([X[pick], fresh]), X[rest], min(need // 4, len(rest)), slope)
+        pick = np.union1d(pick, rest[told])
     X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
     return polish_at_once(theta, X, Y, pool.run, slope, oracle.noise * oracle.scale)
 
