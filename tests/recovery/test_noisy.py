@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from planted import distance, random_network
 
 import fiberscope as fs
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.first_layer import first_layer, taken_over
+from fiberscope.recovery.layers.later_layers import KNOWN, Layer, explain_again, note
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward, standard_error, unit_rows
+from fiberscope.recovery.pool import Pool
+from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.probes import locate, locate_all
+from fiberscope.recovery.signs import signs_from_values
 from fiberscope.recovery.tilts import refitted, tilted
+from fiberscope.run import Run
 
 
 def single(net):
@@ -125,3 +134,77 @@ def test_the_construction_with_three_hidden_layers_comes_back_from_values(seed):
     found = fs.recover(truth, truth.widths, seed=seed)
     assert found.recovered and found.residual <= 1e-10 * found.size
     assert distance(truth, found.network) <= 1e-8
+
+
+def noisy_pool(seed):
+    """A pool that takes values for noisy, of a network in single precision, and its parameters."""
+    net = random_network((20, 15, 15, 1), seed)
+    place, rng = place_of(None, 20), np.random.default_rng(seed)
+    oracle = Oracle(single(net), 20)
+    settle(oracle, place, rng)
+    return net, Pool.begin(oracle, place, rng, Run(), effort=1)
+
+
+@pytest.mark.parametrize("seed", [1_003_001, 1_003_003, 1_005_001])
+def test_a_first_layer_is_whole_although_kinks_drown_in_noise(seed):
+    net, pool = noisy_pool(seed)
+    W, b = first_layer(pool, 15)
+    rows = np.column_stack([net.weights[0], net.biases[0]]) / np.linalg.norm(net.weights[0], axis=1)[:, None]
+    found = np.column_stack([W, b])
+    gaps = np.abs(np.concatenate([rows, -rows])[:, None] - found).max(axis=2)
+    assert len(b) == 15 and gaps.min(axis=0).max() < 1e-4
+    again = Pool.begin(pool.oracle, pool.place, pool.rng, Run(), effort=2)
+    taken, _ = taken_over(again, pool)
+    assert len(again.lines) > len(pool.lines) and np.array_equal(taken, W)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_signs_by_values_are_those_of_a_slow_search(seed):
+    rng = np.random.default_rng(seed)
+    n, k = 3 + seed, 1 + seed % 2
+    Z, s, V = rng.normal(size=(200, n)), rng.choice([-1.0, 1.0], n), rng.normal(size=(n, k))
+    Y = np.maximum(Z * s, 0) @ V + 0.5 + 1e-3 * rng.normal(size=(200, k))
+    found = signs_from_values(Z, Y)
+    off = {}
+    for t in itertools.product([1.0, -1.0], repeat=n):
+        A = np.column_stack([np.maximum(Z * t, 0), np.ones(200)])
+        off[t] = np.linalg.norm(Y - A @ np.linalg.lstsq(A, Y, rcond=None)[0])
+    assert tuple(found.values) == min(off, key=off.get) == tuple(s)
+    assert found.choices == sum(value <= 2 * min(off.values()) for value in off.values()) == 1
+
+
+def test_signs_that_values_do_not_tell_are_counted():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(200, 4))
+    Y = np.maximum(Z[:, :3], 0) @ np.ones((3, 1)) + 1e-3 * rng.normal(size=(200, 1))
+    assert signs_from_values(Z, Y).choices == 2  # nobody reads the last one
+    assert signs_from_values(np.zeros((2, 30)), np.zeros((2, 1))) is None
+
+
+def test_a_known_neuron_and_a_twin_are_no_new_neurons():
+    net, pool = noisy_pool(1_003_002)
+    pool.search(*pool.place.lines(pool.rng, 30))
+    prefix = Prefix((net.weights[0],), (net.biases[0],), 0.0, True)
+    explain_again(pool, prefix, Layer())
+    walk = Walk(pool.oracle, pool.place, prefix, pool.rng)
+
+    def noted(layer, row):
+        return note(pool, prefix, layer, walk, Row(Equations(np.eye(16), np.asarray(row) / np.linalg.norm(row))))
+
+    layer = Layer()
+    assert not noted(layer, np.eye(16)[4] + 1e-4) and KNOWN in layer.refused
+    row = np.append(net.weights[1][9], net.biases[1][9])
+    assert noted(layer, row) and len(layer.rows) == 1
+    rough = row + 0.02 * np.linalg.norm(row) * np.random.default_rng(0).normal(size=16)
+    assert Row(Equations(np.eye(16), rough)).ratio(layer.rows[0], pool.same) is None
+    assert not noted(layer, rough) and len(layer.rows) == 1
+    assert layer.rows[0].ratio(Row(Equations(np.eye(16), row)), 1e-3) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2000, 3001, 3002, 5000])
+def test_wider_layers_in_single_precision_come_back(seed):
+    truth = random_network((20, 15, 15, 1), 1_000_000 + seed)
+    found = fs.recover(single(truth), truth.widths, seed=seed)
+    assert found.recovered and found.accuracy <= 1e-4
+    assert distance(truth, found.network) <= found.accuracy + 1e-7

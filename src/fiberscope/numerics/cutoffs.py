@@ -136,6 +136,9 @@ SAME_CRUDE = 5e-3
 FLAT = 30.0
 """Recovery: how far, in roots of the noise, a surface may be from where it should be: others come near by accident."""
 
+NEARLY_FLAT = 1e3
+"""Recovery: a surface farther from where it should be than so many times what is allowed is not looked at again."""
+
 OUTSIDE = 100.0
 """Recovery: how far, in the same measure, a normal may lie outside of the span of the neurons before it."""
 

@@ -16,34 +16,53 @@ from typing import Any
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import FITTED, RECOVERED, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.recovery.bent_surfaces import Equations, Row
-from fiberscope.recovery.first_layer import first_layer, stacked, taken_over
-from fiberscope.recovery.later_layers import draw_telling, fit_outputs, next_layer
+from fiberscope.recovery.layers.bent_surfaces import Equations, Row
+from fiberscope.recovery.layers.first_layer import first_layer, stacked, taken_over
+from fiberscope.recovery.layers.later_layers import (
+    MORE_BEFORE,
+    MORE_DEEP,
+    MORE_LINES,
+    Layer,
+    explain_again,
+    next_layer,
+)
+from fiberscope.recovery.layers.mending import missing_neuron
+from fiberscope.recovery.layers.output_fit import FIT_POINTS, fit_outputs
+from fiberscope.recovery.layers.refitting import refit_layers
+from fiberscope.recovery.layers.weighing import weight_from_values
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
-from fiberscope.recovery.sharpening import AT_ONCE, freed, sharpened
-from fiberscope.recovery.signs import over_features, signs_of_parts, solve_signs, solve_with_remainder
+from fiberscope.recovery.sharpening import AT_ONCE, freed, hidden, sharpened
+from fiberscope.recovery.signs import (
+    Signs,
+    over_features,
+    signs_from_values,
+    signs_of_parts,
+    solve_signs,
+    solve_with_remainder,
+)
+from fiberscope.recovery.telling import draw_telling
 from fiberscope.run import Run
 
-ATTEMPTS = 3
-"""Searches with other lines before a function is given up."""
+ATTEMPTS, ATTEMPTS_CRUDE = 3, 5
+"""Searches with other lines before a function is given up; where values are noisy, the first one seldom succeeds."""
 
 FURTHER, FURTHER_WHOLE = 3000, 100
 """Points at which an answer that lacks something is tried before it is taken, and one that does not."""
+
+DEEP = 5
+"""Networks with more layers of neurons than this, inputs and outputs counted, lose digits from layer to layer."""
 
 HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
-
-WEIGHED = 60
-"""Points at which a weight is looked for that surfaces do not tell."""
 
 INVISIBLE = (
     "no kink of it was found: it is dead, linear or not read on the domain, and stands here as a neuron of zeros"
@@ -70,6 +89,7 @@ class Search:
     accuracy: float | None = None
     holds: bool = False
     earlier: Pool | None = None
+    by_values: Unresolved | None = None
 
     @property
     def prefix(self) -> Prefix:
@@ -101,7 +121,7 @@ class Search:
         oracle = self.pool.oracle
         few = min(FURTHER_WHOLE, 2 * sum(a.size for a in theta))
         count = FURTHER if self.lacks() else few
-        X = draw_telling(self.pool, Prefix((theta[0],), (theta[1],), self.slope), count)
+        X = draw_telling(self.pool.place, hidden(theta, self.slope), self.pool.rng, count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
         # what is too large to be polished together is known less well, and no other search would mend that
@@ -121,24 +141,67 @@ class Search:
             self.add(*taken_over(self.pool, self.earlier))
         else:
             self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
-        for number in range(2, len(hidden) + 1):
-            self.deeper(number)
+        self.behind(1)
+        while (number := self.lacking()) and self.mended(number):
+            self.behind(number)
+        self.counted()
         self.outputs()
+
+    def behind(self, known: int) -> None:
+        """The hidden layers behind the first ones that are known."""
+        for number in range(known + 1, len(self.widths) - 1):
+            self.deeper(number)
+
+    def lacking(self) -> int:
+        """The first layer between the first and the last hidden one of which a neuron was not met; 0 if there is none.
+
+        Those of the last one are aimed at when it is found.
+        """
+        made = {item.layer for item in self.unresolved if item.reason.startswith(TAKEN)}
+        for number in range(2, min(len(self.weights) + 1, len(self.widths) - 2)):
+            if len(self.weights[number - 1]) < self.widths[number] or number in made:
+                return number
+        return 0
+
+    def mended(self, number: int) -> bool:
+        """Add a neuron to layer ``number`` that is found where what is known fails, and forget the layers behind it."""
+        found = missing_neuron(self.pool, self.prefix, number)
+        if found is None:
+            return False
+        seen = self.widths[number] if len(self.weights[number - 1]) < self.widths[number] else -1
+        W, b = self.weights[number - 1][:seen], self.biases[number - 1][:seen]  # one that was made up comes last
+        self.weights[number - 1 :] = [np.concatenate([W, found[0][None]])]
+        self.biases[number - 1 :] = [np.append(b, found[1])]
+        self.unresolved = [item for item in self.unresolved if item.layer < number]
+        self.open = [item for item in self.open if item[0] <= number]
+        explain_again(self.pool, self.prefix, Layer())
+        return True
 
     def add(self, W: FloatArray, b: FloatArray) -> None:
         number = len(self.weights) + 1
-        if len(W) > self.widths[number]:
-            raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(W)}")
         if not len(W):
             raise self.stuck(number, "the function has no kink on the domain that belongs to it")
         self.weights.append(W)
         self.biases.append(b)
+        if not self.lacking():
+            self.counted()
+
+    def counted(self) -> None:
+        """Refuse more neurons than the widths allow; kinks of a neuron that is missing yet may look like some."""
+        for number, b in enumerate(self.biases, 1):
+            if len(b) > self.widths[number]:
+                raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(b)}")
 
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
+        if len(self.widths) > DEEP:
+            now = refit_layers(self.pool, self.prefix)
+            self.weights, self.biases = list(now.weights), list(now.biases)
+            explain_again(self.pool, self.prefix, Layer())
         whole = len(self.weights[-1]) == self.widths[number - 1]
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole)
+        more = MORE_LINES if last else MORE_BEFORE if number == len(self.widths) - 3 else MORE_DEEP
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
@@ -150,7 +213,9 @@ class Search:
         size = np.linalg.norm(W, axis=1)
         self.add(W / size[:, None], b / size)
 
-    def oriented(self, rows: list[Row], last: bool, blind: Sequence[int] = ()) -> tuple[FloatArray, FloatArray]:
+    def oriented(self, rows: list[Row], last: bool, blind: Sequence[int] = (), signs: Signs | None = None) -> (
+        tuple[FloatArray, FloatArray]
+    ):  # fmt: skip
         """Give the last known layer its signs; weights and biases of the rows over its activations.
 
         Nothing is known about the inputs ``blind`` of that layer.
@@ -161,8 +226,8 @@ class Search:
         sure = [row.coefficients for row in rows if row.complete] or [row.coefficients for row in rows]
         U, Q = np.array(sure)[:, :n], np.array(sure)[:, n:-1]
         seen = np.setdiff1d(np.arange(W.shape[1]), blind)
-        signs = None
-        if not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
+        told = signs is not None
+        if signs is None and not len(blind) and n == self.widths[number] and not any(row.complete for row in rows):
             signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
         signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
         extra: FloatArray | None = None
@@ -176,6 +241,7 @@ class Search:
         if signs.choices > 1:
             text = f"{signs.choices} choices of signs give this function; one of them was taken"
             self.unresolved.append(Unresolved(number, None, text))
+            self.by_values = self.unresolved[-1] if told else None
         for i in np.flatnonzero(~signs.sure) if extra is None else ():
             self.unresolved.append(Unresolved(number, int(i), "its sign does not matter to any neuron that was found"))
         s = signs.values
@@ -229,22 +295,25 @@ class Search:
         """The last layer by regression, and the signs of the last hidden one."""
         last = len(self.weights)
         off = sorted({i for layer, _, i in self.open if layer == last})
-        fit = fit_outputs(self.pool, self.prefix, len(self.weights[-1]) < self.widths[-2], off)
+        robust = bool(self.lacking()) or len(self.weights[-1]) < self.widths[-2]
+        fit = fit_outputs(self.pool, self.prefix, robust, off)
         if not len(fit.X):
             raise self.stuck(last, "no point is known at which the neurons without a kink are off")
-        if not fit.holds.mean() > 0.5 and len(self.weights[-1]) < self.widths[-2]:
+        if not fit.holds.mean() > 0.5 and robust:
             raise self.stuck(last, "the outputs are no linear function of the neurons that were found")
         n = len(self.weights[-1])
         told = np.setdiff1d(
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
-        coefficients = fit.coefficients
+        coefficients, signs = fit.coefficients, None
         if self.pool.crude and not off and not self.slope:
             known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
             known, coefficients = freed(self.pool, known, coefficients)
             self.keep(known)
+            if n == self.widths[-2]:
+                signs = signs_from_values(self.prefix.preactivations(fit.X)[-1], fit.Y)
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
-        W, b = self.oriented(rows, last=True, blind=off)
+        W, b = self.oriented(rows, last=True, blind=off, signs=signs)
         self.weights.append(W)
         self.biases.append(b)
         for layer, j, i in self.open:
@@ -252,44 +321,33 @@ class Search:
                 self.weigh(j, i, [k for k in off if k != i])
 
     def weigh(self, j: int, i: int, others: list[int]) -> None:
-        """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values.
-
-        Where ``i`` is on, ``j`` is either always on, and the weight follows, or always off, and it is only bounded.
-        """
-        oracle, last = self.pool.oracle, len(self.weights) - 1
-        X = draw_telling(self.pool, Prefix(tuple(self.weights[:1]), tuple(self.biases[:1]), self.slope), 20_000)
-        before = Prefix(tuple(self.weights[: last - 1]), tuple(self.biases[: last - 1]), self.slope)
-        inputs = before.preactivations(X)[-1]
-        seen = (inputs[:, i] > 0) & (inputs[:, others] <= 0).all(axis=1)
-        X, a = X[seen], before.activate(inputs[seen])
-        base = a @ self.weights[last - 1][j] + self.biases[last - 1][j] - self.weights[last - 1][j, i] * a[:, i]
-        X = X[np.argsort(-base / a[:, i])[:WEIGHED]]  # where a smaller weight than elsewhere would let it be on
-        if not len(X):
+        """The weight of a neuron that is off wherever neuron ``j`` of the last hidden layer switches, from values."""
+        last = len(self.weights) - 1
+        layers = Prefix(tuple(self.weights[:last]), tuple(self.biases[:last]), self.slope, True)
+        weight, told = weight_from_values(self.pool, layers, (self.weights[-1], self.biases[-1]), j, i, others)
+        if not told:
             text = f"the weight of neuron {i} of layer {last - 1} in it was not seen"
+            if weight is not None:
+                text = (
+                    f"the weight of neuron {i} of layer {last - 1} in it is free below {weight + 1:.3g}; one was chosen"
+                )
             self.unresolved.append(Unresolved(last, j, text))
-            return
-        a = before.activate(before.preactivations(X)[-1])
-        z = a @ self.weights[last - 1].T + self.biases[last - 1]
-        v = self.weights[-1][:, j]
-        rest = before.activate(z) @ self.weights[-1].T + self.biases[-1] - np.outer(before.activate(z[:, j]), v)
-        own = (oracle.values(X) - rest) @ v / (v @ v)
-        base = z[:, j] - self.weights[last - 1][j, i] * a[:, i]
-        on = own > SPAN * max(float(np.abs(z).max()), 1.0)
-        if on.any():
-            weight = float(np.median((own[on] - base[on]) / a[on, i]))
-        else:
-            weight = float((-base / a[:, i]).min()) - 1.0
-            text = f"the weight of neuron {i} of layer {last - 1} in it is free below {weight + 1:.3g}; one was chosen"
-            self.unresolved.append(Unresolved(last, j, text))
-        self.weights[last - 1][j, i] = weight
+        if weight is not None:
+            self.weights[last - 1][j, i] = weight
 
     # -- the whole ---------------------------------------------------------------------------------------------
 
     def sharpened(self) -> None:
-        """Polish what is complete."""
+        """Polish what is complete; choices of signs that noisy neurons left open are told by sharp ones."""
         theta = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
         theta, self.accuracy = sharpened(self.pool, theta, self.slope)
         self.keep(theta)
+        if self.by_values is not None:
+            X, Y = self.pool.oracle.log()
+            pick = self.pool.rng.permutation(len(X))[:FIT_POINTS]
+            signs = signs_from_values(hidden(theta, self.slope).preactivations(X[pick])[-1], Y[pick])
+            if signs is not None and signs.choices == 1 and (signs.values > 0).all():
+                self.unresolved.remove(self.by_values)
 
     def keep(self, theta: list[FloatArray]) -> None:
         self.weights, self.biases = theta[::2], theta[1::2]
@@ -323,10 +381,11 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
-        for turn in range(ATTEMPTS):
+        for turn in range(ATTEMPTS_CRUDE if oracle.noise > CRUDE else ATTEMPTS):
             pool = Pool.begin(oracle, place, rng, run, effort=turn)
             # a first layer that is whole was measured well, unless even a second search behind it fails
-            earlier = best.pool if turn == 1 and len(widths) > 3 and not pool.crude else None
+            first = 2 if pool.crude else 1  # the first search takes noisy values for exact ones
+            earlier = best.pool if turn >= first and (turn == 1 or pool.crude) and len(widths) > 3 else None
             search = Search(pool, widths, slope=slope, earlier=earlier)
             try:
                 search.attempt()

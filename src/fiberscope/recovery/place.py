@@ -15,6 +15,9 @@ FAR = 8.0
 """Half the side of the box that stands for an unbounded domain: kinks of networks for standardised inputs are nearer,
 and farther ones are met as well, since every hyperplane comes near."""
 
+WIDE = 8.0
+"""How much farther points may lie that are aimed at there."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -46,6 +49,22 @@ class Place:
     def clip(self, X: FloatArray) -> FloatArray:
         """The nearest points of the box."""
         return np.clip(X, self.low, self.high)
+
+    def held(self, X: FloatArray) -> FloatArray:
+        """Points of the domain: in space those that lie farther out than is ever aimed at are moved to the middle."""
+        if self.bounded:
+            return self.pulled(self.clip(X))
+        reach = np.abs(X - self.centre).max(axis=1, keepdims=True)
+        return np.asarray(self.centre + (X - self.centre) * np.minimum(1.0, WIDE * FAR / np.maximum(reach, FAR)))
+
+    def around(self, x: FloatArray) -> Place:
+        """The place, in space made so large that a point lies well within it."""
+        reach = 2 * float(np.abs(x).max())
+        return (
+            self
+            if self.bounded or reach <= FAR
+            else replace(self, low=np.full(len(x), -reach), high=np.full(len(x), reach))
+        )
 
     def inside(self, X: FloatArray) -> Any:
         """Which rows lie in the set, in floats."""

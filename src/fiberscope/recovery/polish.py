@@ -11,7 +11,8 @@ from fiberscope.numerics.cutoffs import RIDGE
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run
 
-STEPS = 12
+STEPS, AGAIN = 12, 3
+"""Steps with a Jacobian, and how often a further one is taken where residuals stay large."""
 
 Parameters = list[FloatArray]
 """``W_1, b_1, W_2, b_2, ...``"""
@@ -71,12 +72,29 @@ def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int
     return best
 
 
-def polish_at_once(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, leak: float = 0.0) -> Parameters:
-    """As :func:`polish` for thousands of parameters that are nearly right: one Jacobian serves all steps.
+def polish_at_once(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, leak: float = 0.0,
+                   goal: float = 0.0) -> Parameters:  # fmt: skip
+    """As :func:`polish` for thousands of parameters that are nearly right: one Jacobian serves many steps.
 
     Its normal equations are factorised once. Every step takes the true residuals, so that what the factorisation loses
-    is mended by the next one.
+    is mended by the next one. What parameters miss that are hard to tell apart it mends slowly, since the Jacobian
+    depends on them: while the residuals stay above ``goal`` and shrink, it is taken anew.
     """
+    best, least = _with_one_jacobian(theta, X, Y, run, leak)
+    for _ in range(AGAIN):
+        if least <= goal:
+            break
+        before = least
+        best, least = _with_one_jacobian(best, X, Y, run, leak)
+        if not least < 0.5 * before:
+            break
+    return best
+
+
+def _with_one_jacobian(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, leak: float) -> (
+    tuple[Parameters, float]
+):  # fmt: skip
+    """The best parameters, and the size of their residuals."""
     best, now, least, worse = list(theta), list(theta), np.inf, 0
     values, activations = forward(now, X, leak)
     J = _jacobian(activations[:-1], backward(now, activations, leak))
@@ -89,7 +107,7 @@ def polish_at_once(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, le
     try:
         factor = cho_factor(gram, overwrite_a=True)
     except LinAlgError:
-        return best
+        return best, least
     cuts = np.cumsum([a.size for a in theta])[:-1]
     for step in range(STEPS):
         run.step(step, STEPS, "polishing")
@@ -105,7 +123,7 @@ def polish_at_once(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, le
             break
         now = [a + part.reshape(a.shape) for a, part in zip(now, np.split(change, cuts), strict=True)]
         values, _ = forward(now, X, leak)
-    return best
+    return best, least
 
 
 def unit_rows(theta: Parameters) -> Parameters:

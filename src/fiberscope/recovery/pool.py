@@ -37,6 +37,7 @@ class Pool:
     """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured.
 
     ``planes`` are the hyperplanes of the first layer found so far; ``effort`` counts the searches before this one.
+    Kinks of the lines ``beside`` sharpen what is known; they are not followed.
     """
 
     oracle: Oracle
@@ -51,6 +52,7 @@ class Pool:
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
     planes: list[tuple[FloatArray, float]] = field(default_factory=list)
     effort: int = 0
+    beside: list[Line] = field(default_factory=list)
 
     @classmethod
     def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run, effort: int = 0) -> Pool:
@@ -108,7 +110,7 @@ class Pool:
             n, rate = len(line.start), (len(line.kinks) + 1) / line.length
             radius = min(0.3 / (rate * max(self.gradients.basis.shape[1], 8)), 0.25 * (b - a) * line.length)
             x = line.at((a + b) / 2)
-            if not self.place.bounded or radius <= self.place.size / np.sqrt(n):
+            if self.place.bounded and radius <= self.place.size / np.sqrt(n):
                 x = np.clip(x, self.place.low + radius, self.place.high - radius)
             self.slopes[key] = self.gradients.at(x, radius)
         return self.slopes[key]
@@ -137,6 +139,11 @@ class Pool:
         X = np.concatenate([line.points for line in self.lines])[left]
         jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])[left]
         return X, np.asarray(self.oracle.noise * self.oracle.scale / jumps)
+
+    def forget(self) -> None:
+        """Let no kink be explained."""
+        for done in self.explained:
+            done[:] = False
 
     def explain(self, rows: FloatArray, offsets: FloatArray) -> None:
         """Mark the kinks that lie on one of these hyperplanes of the input space."""

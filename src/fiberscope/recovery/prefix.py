@@ -54,6 +54,11 @@ class Prefix:
     def num_features(self) -> int:
         return self.widths[-1] + 1 + (0 if self.oriented else self.widths[-2])
 
+    @property
+    def signed_layers(self) -> int:
+        """How many of the layers have their signs."""
+        return len(self.weights) - (0 if self.oriented else 1)
+
     def extended(self, W: FloatArray, b: FloatArray) -> Prefix:
         return Prefix((*self.weights, W), (*self.biases, b), self.leak)
 

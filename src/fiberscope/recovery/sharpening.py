@@ -7,10 +7,10 @@ import numpy as np
 from fiberscope.numerics.cutoffs import CRUDE
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.recovery.isolation import isolated, looked_at_again
-from fiberscope.recovery.later_layers import draw_telling
 from fiberscope.recovery.polish import Parameters, forward, polish, polish_at_once, standard_error, weighty
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
+from fiberscope.recovery.telling import draw_telling
 
 DENSE, AT_ONCE = 700, 5000
 """Parameters up to which all are polished together, and up to which that is done with one Jacobian.
@@ -36,6 +36,9 @@ CANDIDATES = 2000
 NEAR = (0.003, 0.01, 0.03)
 """How near, in parts of the place."""
 
+AGAIN, LATEST = 3000, 300
+"""Points that were asked, of which those are used again that tell most: so many random ones, and the latest."""
+
 WEIGHED = 2000
 """Parameters up to which these are looked for."""
 
@@ -54,12 +57,13 @@ def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, 
         theta = looked_at_again(oracle, pool.place, theta, rng, slope)
         count -= theta[0].size + theta[1].size
     most = int((POINTS if oracle.noise <= CRUDE else POINTS_CRUDE) * count / oracle.outputs) + 50
-    first = Prefix((theta[0],), (theta[1],), slope)
+    known = hidden(theta, slope)
     X, Y = oracle.log()
     if len(X) > most:
         pick = telling(theta, X, most, rng, slope)
         X, Y = X[pick], Y[pick]
-    more = draw_telling(pool, first, int(FRESH * count / oracle.outputs) + 50 if large else CANDIDATES)
+    need = int(FRESH * count / oracle.outputs) + 50 if large else CANDIDATES
+    more = draw_telling(pool.place, known, rng, need)
     if not large:  # what those points say least about is asked
         more = np.concatenate([more, near_asked(pool)])
         more = more[weighty(theta, X, more, most // 3, slope)]
@@ -69,18 +73,27 @@ def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, 
     return theta, None if large else CONFIDENT * standard_error(theta, X, Y, slope, noise)
 
 
+def hidden(theta: Parameters, slope: float) -> Prefix:
+    """The hidden layers, with their signs."""
+    return Prefix(tuple(theta[:-2:2]), tuple(theta[1:-2:2]), slope, True)
+
+
 def together(pool: Pool, theta: Parameters, slope: float) -> Parameters:
     """Many parameters polished at once, on fresh points and some of those that were asked."""
     oracle, count = pool.oracle, sum(a.size for a in theta)
     X, Y = oracle.log()
     pick = telling(theta, X, min(len(X), count // oracle.outputs), pool.rng, slope)
-    need, first = int(FRESH * count / oracle.outputs), Prefix((theta[0],), (theta[1],), slope)
-    fresh = draw_telling(pool, first, need)
-    if count <= WEIGHED:  # half of them those that tell most
-        more = np.concatenate([draw_telling(pool, first, CANDIDATES), near_asked(pool)])
+    need, known = int(FRESH * count / oracle.outputs), hidden(theta, slope)
+    fresh = draw_telling(pool.place, known, pool.rng, need)
+    if count <= WEIGHED:  # half of them those that tell most; and of those that were asked, too
+        more = np.concatenate([draw_telling(pool.place, known, pool.rng, CANDIDATES), near_asked(pool)])
         fresh = np.concatenate([fresh[: need - need // 2], more[weighty(theta, X[pick], more, need // 2, slope)]])
+        rest = np.setdiff1d(pool.rng.permutation(len(X))[:AGAIN], pick)
+        rest = np.union1d(rest, np.arange(max(len(X) - LATEST, 0), len(X)))  # the last were asked for a single weight
+        told = weighty(theta, np.concatenate([X[pick], fresh]), X[rest], min(need // 4, len(rest)), slope)
+        pick = np.union1d(pick, rest[told])
     X, Y = np.concatenate([X[pick], fresh]), np.concatenate([Y[pick], oracle.values(fresh)])
-    return polish_at_once(theta, X, Y, pool.run, slope)
+    return polish_at_once(theta, X, Y, pool.run, slope, oracle.noise * oracle.scale)
 
 
 def near_asked(pool: Pool) -> FloatArray:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, SIGN_OFF, SIGNS_ALIKE, SPAN
+from fiberscope.numerics.cutoffs import PART_OFF, REMAINDER, RIDGE, SIGN_OFF, SIGNS_ALIKE, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 
 ENUMERATED, HALVED = 18, 28
@@ -77,6 +77,51 @@ def solve_signs(U: FloatArray, W: FloatArray, Q: FloatArray) -> Signs | None:
     if np.abs(rest).max() > SIGN_OFF * max(np.abs(Q).max(), np.finfo(float).tiny):
         return None
     return Signs(values, live, rest, choices)
+
+
+def signs_from_values(Z: FloatArray, Y: FloatArray) -> Signs | None:
+    """Signs of a last hidden layer from values: outputs ``Y`` linear in ``relu(s_i z_i)`` for ``Z`` ``(points, n)``.
+
+    All choices are tried, by the normal equations that all of them share, and the best by least squares. Where rows are
+    noisy this decides more than the coefficients of ``z``, whose errors grow with the condition of the layer. Choices
+    whose residual is not clearly larger than the best one are counted beside it.
+
+    >>> Z = np.array([[1.0, 2.0], [-1.0, 1.0], [2.0, -1.0], [-2.0, -3.0], [0.5, -2.0], [3.0, 1.0]])
+    >>> signs_from_values(Z, np.maximum(Z * [1.0, -1.0], 0) @ [[2.0], [3.0]]).values
+    array([ 1., -1.])
+    """
+    n = Z.shape[1]
+    if n > ENUMERATED:
+        return None
+    sides = np.concatenate([np.maximum(Z, 0), np.maximum(-Z, 0), np.ones((len(Z), 1))], axis=1)
+    sizes = np.maximum(np.linalg.norm(sides, axis=0), np.finfo(float).tiny)
+    scaled = sides / sizes
+    gram, right = scaled.T @ scaled, scaled.T @ Y
+    gram[np.diag_indices_from(gram)] += RIDGE * len(gram)
+    tries = np.array(list(itertools.product([1.0, -1.0], repeat=n)))
+    picked = np.concatenate([np.arange(n) + n * (tries < 0), np.full((len(tries), 1), 2 * n)], axis=1).astype(np.int64)
+    told = np.concatenate([_explained(gram, right, part) for part in np.array_split(picked, 1 + len(picked) // SOLVED)])
+    best = np.argsort(-told)[:LOOKED_AT]
+    off = np.array([_residual(scaled[:, picked[k]], Y) for k in best])
+    order = np.argsort(off)
+    near = int((off <= AS_GOOD * off[order[0]]).sum())
+    return Signs(tries[best[order[0]]], np.ones(n, dtype=bool), np.zeros((Y.shape[1], 0)), near)
+
+
+SOLVED, LOOKED_AT, AS_GOOD = 4096, 20, 2.0
+"""Systems that are solved together, choices that are compared by least squares, and the ratio that decides."""
+
+
+def _explained(gram: FloatArray, right: FloatArray, picked: IntArray) -> FloatArray:
+    """How much of the squared outputs each choice of columns explains."""
+    B = right[picked]
+    x = np.linalg.solve(gram[picked[:, :, None], picked[:, None, :]], B)
+    return np.asarray((x * B).sum(axis=(1, 2)))
+
+
+def _residual(A: FloatArray, Y: FloatArray) -> float:
+    x, *_ = np.linalg.lstsq(A, Y, rcond=None)
+    return float(np.linalg.norm(Y - A @ x))
 
 
 def signs_of_parts(parts: Sequence[tuple[FloatArray, FloatArray]], W: FloatArray, b: FloatArray,

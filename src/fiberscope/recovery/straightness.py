@@ -16,6 +16,11 @@ ENOUGH, ENOUGH_CRUDE = 3, 6
 """Kinks that must be where a hyperplane predicts them; more where a place is known less well."""
 
 
+DROWNED = 3
+"""Misses for each hit at which a hyperplane is still looked at where values are noisy: many kinks drown in the noise,
+and hardly any lies by accident where it is predicted."""
+
+
 def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -> bool | None:
     """Whether kinks are where the hyperplane predicts them: on the other lines, else at points that are aimed at.
 
@@ -37,9 +42,9 @@ def straight(pool: Pool, n: FloatArray, b: float, own: int, deep: bool = True) -
             else:
                 misses += not _is_constant(pool, line.at(t))
     for _ in range(TESTS):
-        if hits >= (ENOUGH_CRUDE if pool.crude else ENOUGH) and hits >= 4 * misses:
+        if hits >= (ENOUGH_CRUDE if pool.crude else ENOUGH) and hits >= (1 if pool.crude else 4) * misses:
             return True
-        if misses >= 2 and misses > hits:
+        if misses >= 2 and misses > (DROWNED if pool.crude else 1) * hits:
             return None
         seen = _seen_at(pool, n, b)
         edge = deep and seen == EDGE

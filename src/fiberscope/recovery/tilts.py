@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import ORACLE_CLEAR
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.probes import locate_all
@@ -119,9 +119,10 @@ def refitted(features: FloatArray, row: FloatArray, sizes: FloatArray, blurs: Fl
     ``blurs`` are how far each of them may be off. The points that count come closer with every round. None where they
     are too few to tell the row.
     """
+    told = sizes > SPAN * sizes.max(initial=0.0)  # elsewhere a row says nothing about places
     for _ in range(REFITS):
         far = np.abs(features @ row) / sizes
-        near = (far <= np.maximum(tolerance, ORACLE_CLEAR * blurs)) & (blurs <= tolerance)
+        near = (far <= np.maximum(tolerance, ORACLE_CLEAR * blurs)) & (blurs <= tolerance) & told
         if near.sum() < LEAST_MET * len(row):
             return None
         weights = 1 / (sizes * np.maximum(blurs, far))[near]  # those that are off count little

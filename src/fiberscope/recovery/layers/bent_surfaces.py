@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import CRUDE, FLAT, GRAZING, NOT_ZERO, OUTSIDE, SAME, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, FLAT, GRAZING, NEARLY_FLAT, NOT_ZERO, OUTSIDE, SAME, SPAN
 from fiberscope.numerics.floats import BoolArray, FloatArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.place import Place
@@ -158,6 +158,7 @@ class Walk:
 
     def follow(self, x: FloatArray, g: FloatArray) -> Row | str:
         """The neuron whose kink at ``x`` has the normal ``g``, or why it is none of this layer."""
+        self.A, self.b = self.place.around(x).walls
         cell = self.prefix.cell(self.prefix.pattern(x))
         equations, off = Equations.of_cell(cell, g, -float(g @ x))
         if off > OUTSIDE * self.sharp:
@@ -328,10 +329,19 @@ class Walk:
             x = x + s * u
             step = x - y
             m = -float(state.g @ step) / float(h @ step)
-            if abs(s) > FLAT * self.sharp * room:
+            allowed = FLAT * self.sharp * room
+            if abs(s) > allowed and not (abs(s) <= NEARLY_FLAT * allowed and self.between(y, x, u, w, allowed)):
                 return None  # not flat: it bends at something unknown
             return m, State(x, state.g + m * h, ahead.cell)
         return None
+
+    def between(self, y: FloatArray, x: FloatArray, u: FloatArray, w: float, allowed: float) -> bool:
+        """Whether the surface goes straight from ``y`` to ``x``.
+
+        What was seen close by is rough where the place of the fold on the surface is known badly.
+        """
+        met = locate(self.oracle, (x + y) / 2, u, 0.5 * w)
+        return met is not None and abs(met[0]) <= allowed
 
     def near(self, state: State, y: FloatArray, fold: int) -> float | None:
         """The turn, from a short segment just behind the fold in the plane of the two normals."""

@@ -21,13 +21,16 @@ LINES = 5
 ROUNDS, MORE = 6, 12
 """Further lines, one after the other, while neurons of the first layer are missing; more where gradients show it."""
 
-TWICE = 2
-"""Kinks of one hyperplane that are looked at before it is refused for good."""
+TWICE, OFTEN = 2, 6
+"""Kinks of one hyperplane that are looked at before it is refused for good; more where values are noisy.
+
+Its normal is then known too badly at some of them.
+"""
 
 VAGUE = 1e-3
 """How far off normals may be that are measured again."""
 
-CRUDE_LINES = 60
+CRUDE_LINES = 120
 """Lines that are searched where values are noisy, so that every surface is met many times."""
 
 
@@ -78,7 +81,8 @@ class Refused:
     def often(self, pool: Pool, x: FloatArray) -> bool:
         """Whether a kink lies on hyperplanes that were refused more than once: the same pieces are met again."""
         room = pool.tolerance * pool.place.size
-        return sum(abs(float(n @ x) + b) <= room for n, b in self.planes) >= TWICE
+        near = sum(abs(float(n @ x) + b) <= room for n, b in self.planes)
+        return near >= (OFTEN if pool.crude else TWICE)
 
 
 def _look(pool: Pool, key: tuple[int, int], refused: Refused, deep: bool) -> None:
@@ -108,16 +112,18 @@ def _drop_bent(pool: Pool, refused: Refused) -> None:
     if gone:
         refused.planes += [planes[i] for i in gone] * TWICE
         pool.planes[:] = [plane for i, plane in enumerate(planes) if i not in gone]
-        for done in pool.explained:
-            done[:] = False
+        pool.forget()
         if pool.planes:
             pool.explain(*stacked(pool.planes, len(pool.place.low)))
 
 
 def taken_over(pool: Pool, earlier: Pool) -> tuple[FloatArray, FloatArray]:
-    """The first layer of another search, on new lines."""
+    """The first layer of another search, on new lines; where values are noisy these come on top of the others."""
     pool.planes, pool.gradients = earlier.planes, earlier.gradients
-    pool.search(*pool.place.lines(pool.rng, LINES))
+    if pool.crude:
+        pool.lines, pool.explained = list(earlier.lines), list(earlier.explained)
+    pool.search(*pool.place.lines(pool.rng, CRUDE_LINES // 2 if pool.crude else LINES))
+    pool.forget()
     W, b = stacked(pool.planes, len(pool.place.low))
     pool.explain(W, b)
     return W, b
@@ -137,8 +143,7 @@ def _measured_again(pool: Pool, found: list[tuple[FloatArray, float]]) -> list[t
         start = Tilt(centre - (n @ centre + b) * n, n, NEAREST * size, VAGUE, NEAREST * size)
         now = plane_again(pool.oracle, start, FARTHEST * size, pool.rng)
         again.append((now.n, -float(now.n @ now.x)))
-    for done in pool.explained:
-        done[:] = False
+    pool.forget()
     pool.explain(np.array([n for n, _ in again]), np.array([b for _, b in again]))
     return again
 
