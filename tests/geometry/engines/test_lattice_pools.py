@@ -155,7 +155,7 @@ def test_what_memory_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.LARGE", 0)  # asked at once
     monkeypatch.setattr("fiberscope.geometry.regions.MEMORY", 1 << 13)
     for ask in (regions, count_regions):
-        with pytest.raises(TooLargeError, match="the limit of memory is 31"):
+        with pytest.raises(TooLargeError, match="the limit of memory is 35"):
             ask(pooled(3, 0), Box.cube(3))
     assert not regions(pooled(3, 0), Box.cube(3), limit=20).structure.complete
 
