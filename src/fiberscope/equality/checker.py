@@ -1226,10 +1226,8 @@ class Zonotopes(Packed):
                 small, large = sorted((one * -least // (most - least), one * most // (most - least)))
                 share = min(max(share, small), large)
             w = s + ((one - s) * share >> self.weight)
-            reached, extra = (
-                [0, *((v - w) * g for v in (one, s) for g in (least, most))],
-                max(-least, most) * (rest > 0),
-            )
+            reached = [0, *((v - w) * g for v in (one, s) for g in (least, most))]
+            extra = max(-least, most) * (rest > 0)
             first, last = min(reached) - extra >> self.weight, -(-max(reached) - extra >> self.weight)
             if last - first <= upper - lower + top - bottom:
                 theirs[-1] = [(w, False, "d", i)], first, last
@@ -1293,19 +1291,13 @@ class Reduction(Packed):
     def passed(self, step: Step, mine: list[Link], theirs: list[Link], read: list[Form], gaps: list[Form]) -> None:
         """One step: what is linear goes into later rows, and what is open stays."""
         live = sorted({i for links in (mine, theirs) for i, (_, low, high) in enumerate(links) if low or high})
-        kept, node = (
-            live,
-            Node(step.node.kind, (), len(live), slopes=[step.node.slopes[i] for i in live if step.node.slopes]),
-        )
         if step.node.kind == "maximum" and live:
             live, kept, node = list(range(step.node.size)), list(range(len(read))), step.node
-        read_by = {
-            (n, i)
-            for links in (mine, theirs)
-            for terms, low, high in links
-            if not (low or high)
-            for _, _, n, i in terms
-        }
+        else:
+            kept, slopes = live, [step.node.slopes[i] for i in live]
+            node = Node(step.node.kind, (), len(live), slopes=slopes)
+        linear_terms = [terms for terms, low, high in (*mine, *theirs) if not (low or high)]
+        read_by = {(n, i) for terms in linear_terms for _, _, n, i in terms}
         wanted = {name: sorted({*kept, *(i for n, i in read_by if n == name)}) for name in "zd"}
         rows = {("z", i): row for i, row in self.rows(step.rows, wanted["z"], True).items()}
         if step.gaps is not None:
@@ -1367,7 +1359,7 @@ class Reduction(Packed):
 
 
 def reduced(seen: Zonotopes, found: Bounding) -> Bounding:
-    """The same on a box, as far as what is linear there fits."""
+    """The same on a box over less, where weights fit into 64 bits."""
     try:
         return Reduction(seen, found).made
     except OverflowError:
