@@ -7,6 +7,7 @@ import pytest
 from planted import distance, random_network
 
 import fiberscope as fs
+from fiberscope.recovery.black_box import Search, conclude
 from fiberscope.recovery.layers.bent_surfaces import State, Walk
 from fiberscope.recovery.layers.confirmation import _fits_rare_inputs
 from fiberscope.recovery.layers.mending import missing_neuron
@@ -182,3 +183,19 @@ def test_a_layer_that_is_no_layer_is_not_drawn_to_other_kinks():
     prefix = Prefix((net.weights[0], false), (net.biases[0], net.biases[1]), 0.0, False)
     found = refit_layers(begun(net), prefix)
     assert np.abs(found.weights[1] - false).max() <= 1e-3 * np.abs(false).max()
+
+
+def test_a_network_that_fails_where_few_neurons_are_active_is_not_called_recovered():
+    """Held-out points, which are random inputs, do not see it."""
+    net = random_network(DEEP, 1_003_002)
+    pool = begun(net)
+    search = Search(pool, DEEP, whole=True, polished=True)
+    search.weights, search.biases = [W.copy() for W in net.weights], [b.copy() for b in net.biases]
+    search.holds = search.explains()
+    assert search.holds and conclude(search, True, None, Run()).recovered
+    search.biases[2][4] += 1e-3  # of a neuron that is on at all random points
+    search.biases[3] = search.biases[3] - 1e-3 * search.weights[3][:, 4]
+    search.holds = all(search.explains() for _ in range(60))
+    found = conclude(search, True, None, Run())
+    assert found.residual <= 1e-14 * found.size
+    assert not found.recovered and "few neurons are active" in found.unresolved[-1].reason

@@ -124,7 +124,7 @@ class Search:
         X = draw_telling(self.pool.place, hidden(theta, self.slope), self.pool.rng, count)
         Y = oracle.values(X)
         size = max(oracle.scale, float(np.abs(Y).max()))
-        # what is too large to be polished together is known less well, and no other search would mend that
+        # what is too large to be polished together is known less well
         allowed = max(RECOVERED * oracle.noise, FITTED if sum(a.size for a in theta) > AT_ONCE else 0.0)
         return bool(np.abs(forward(theta, X, self.slope)[0] - Y).max() <= allowed * size)
 
@@ -419,6 +419,9 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     close = bool(residual <= RECOVERED * oracle.noise * size)
     if not close:
         text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
+        search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
+    elif search.polished and not search.holds:
+        text = "the network differs at points where few neurons are active, more than the noise of the values explains"
         search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
     accuracy = search.accuracy if close and not search.unresolved else None
     return Recovery(search.widths, network_of(theta[::2], theta[1::2], search.slope), residual, size, oracle.noise,
