@@ -66,11 +66,11 @@ def recover(
     >>> found.recovered, found.residual < 1e-12
     (True, True)
 
-    Here one neuron of the second layer is active far from zero only and not met; the others are found, it is named.
+    The function of five neurons with widths for six: what the sixth is cannot be seen, and it is named.
 
-    >>> found = recover(Network.random((4, 5, 3, 1), seed=0), (4, 5, 3, 1))
+    >>> found = recover(Network.random((4, 5, 1), seed=0), (4, 6, 1))
     >>> found.recovered, found.residual < 1e-12, [(item.layer, item.neuron) for item in found.unresolved]
-    (False, True, [(2, 2)])
+    (False, True, [(1, 5)])
 
     From the folds, exactly:
 
