@@ -359,3 +359,21 @@ def test_sums_in_floats_are_rounded_up(pairs, seed):
     exact = sum(int(p) * int(q) for p, q in zip(sizes, errors, strict=True))
     assert exact <= checker.added(sizes, errors, (), []) <= exact + (exact >> 18) + 2
     assert (checker.added(sizes, errors, (), []) == 0) == (exact == 0)
+
+
+def test_errors_that_a_later_layer_enlarges_are_made_small_first(monkeypatch):
+    def net(weight):
+        nodes = [
+            Affine(0, Dense([[2.0**-28 * weight], [-(2.0**-28) * 1.3]]), [0.1 * 2.0**-28, 0.0]),
+            PiecewiseLinear(1, np.zeros(2), (2,)),
+            Affine(2, Dense([[2.0**28 * 1.1, 2.0**28 * 0.9]]), [0.0]),
+        ]
+        return Network.from_nodes(nodes, (1,))
+
+    nets, box = [net(0.7), net(0.71)], [(-1.0, 1.0)]
+    case, both, _ = asked(nets, np.array([-1.0]), np.array([1.0]), 0.0115)
+    tree = placed([[0, 0.0], None, None], box)
+    assert checker.Cover(case, both, 0).lacking(box) > 10
+    assert checker.within(case, both, tree).endswith("on each of 2 boxes")
+    monkeypatch.setattr(checker, "SMALL", -100)
+    assert not checker.within(case, both, tree).endswith("on each of 2 boxes")

@@ -977,6 +977,8 @@ Term = tuple[int, bool, str, int]
 Link = tuple[list[Term], int, int]
 """What a switch makes of what it reads: a sum of terms, and something between two numbers."""
 Links = tuple[list[Link], list[Link]]
+SMALL = 6
+"""Bits by which errors are below the tolerance."""
 AIM, WEIGHTS = 26, -2
 """Bits of values below the tolerance, and of weights beyond those of values; 40 and 10 more where these do not do."""
 FEW, EVERY = 4, 3
@@ -1429,6 +1431,16 @@ class Cover:
             return False, seen
         return False, None
 
+    def lacking(self, box: Box) -> int:
+        """Bits by which errors are too large for the tolerance."""
+        try:
+            seen = Zonotopes(self.bits, max(64, 4 * self.width), box, True)
+            seen.run(self.program.steps)
+            error = max(form[1] for form in seen.of(self.program.ends)[0])
+        except OverflowError:
+            return 0
+        return max(0, error.bit_length() + SMALL - int((self.case.tolerance or 0) * 2**seen.value).bit_length())
+
     def walk(self, box: Box, tree: list[Any]) -> None:
         """Every leaf of a tree of splits, in preorder; what is proven further up needs no look below."""
         sizes, waiting = list[int](), list[int]()
@@ -1487,8 +1499,10 @@ def within(case: Case, bounding: Bounding, tree: Sequence[Any] = (None,)) -> str
     """Prove the claim on every leaf of a tree of splits; what rounding left open is tried with more bits."""
     box = case.place.box()
     for more in (0, 40):
-        cover = Cover(case, bounding, more)
         try:
+            cover = Cover(case, bounding, more)
+            if lacking := cover.lacking(box) if len(tree) > 1 else 0:
+                cover = Cover(case, bounding, more + lacking)
             cover.walk(box, list(tree))
             break
         except TooLarge:
