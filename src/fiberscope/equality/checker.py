@@ -93,8 +93,8 @@ def whole(found: Any, name: str) -> int:
 
 
 def reals(found: Any, name: str) -> list[Q]:
-    """A list of finite numbers out of JSON."""
-    plain = isinstance(found, list) and all(type(v) in (int, float) and isfinite(v) for v in found)
+    """A list of finite numbers out of JSON: of floats, as they are hashed, so no integers between two of them."""
+    plain = isinstance(found, list) and all(type(v) in (int, float) and isfinite(v) and v == float(v) for v in found)
     need(plain, f"expected {name} as a list of numbers")
     return [Q(v) for v in found]
 
@@ -735,11 +735,13 @@ class Forms:
     def bend(self, row: Row, slope: Q = Q(0), sign: int = 0) -> Row:
         """``slope * row + (1 - slope) * relu(row)``; a ``sign`` that is not 0 is proven elsewhere."""
         row = self.cleaned(row)
+        if slope == 1:  # no switch: nobody proves a sign that is told of it
+            return row
         if sign and any(atom[0] >= 0 for atom in row):
             name, _, sizes = self.unit(row)
             self.facts[name] = sign, sizes
         known = sign or self.known(row)
-        if slope == 1 or known == 1:
+        if known == 1:
             return row
         if known is not None:
             return total([(slope, row)])
@@ -935,6 +937,8 @@ def _switched(node: Node, rows: list[Row], cell: Cell) -> tuple[list[Row], list[
 def by_cells(case: Case) -> str:
     """All cells of the two together: the claim itself, whatever the evidence says beyond it."""
     seen, tolerance = set(), case.tolerance or Q(0)
+    if not case.equal and case.margin is not None:
+        raise Fails("functions that differ may have the same classes")
     for cell, (left, right), signs in pieces(case.place, [case.a, case.b]):
         gaps = [less(p, q) for p, q in zip(left, right, strict=True)]
         if any(abs(at_ray(gap, ray)) > tolerance * ray[0][0] for gap in gaps for ray in cell):
@@ -1219,7 +1223,8 @@ class Zonotopes(Packed):
             own: list[Term] = [(p - q, rest > 0, "z", i)] if p != q else []
             if not sure:
                 own = [(one, False, "h", i), (-q, rest > 0, "z", i)]
-            theirs.append(([*own, (q, rest > 0 and down < 0, "d", i)], -upper, -lower))
+            # with signs that differ, what was rounded off the slope meets less than the difference
+            theirs.append(([*own, (q, rest > 0 and min(low, down) < 0, "d", i)], -upper, -lower))
             if sure or up <= 0 or down >= 0:
                 continue
             # both are open: the difference is between its multiples by one and by the slope
@@ -1609,7 +1614,7 @@ class Lines:
             each = [{atom: float(c) for atom, c in row.items()} for row in reads]
             for i, row in enumerate(each):
                 self.sizes[(k, i)] = size = (
-                    sum(abs(c) * self.reach[atom] for atom, c in row.items()) * (1 + 1e-9) + TINY
+                    sum((abs(c) + TINY) * self.reach[atom] for atom, c in row.items()) * (1 + 1e-9) + TINY
                 )
                 high, low = self.upper(row), -self.upper({atom: -c for atom, c in row.items()})
                 self.ends[(k, i)] = max(low, -size), min(high, size)
@@ -1632,7 +1637,7 @@ class Lines:
     def upper(self, row: dict[Atom, float], leaf: Leaf = ({}, {}, {})) -> float:
         """More than the row anywhere on the box where the signs are those of the leaf."""
         coefficients, shifts = dict(row), [0.0]
-        lost = 4 * U * sum(abs(c) * self.reach[atom] for atom, c in row.items())
+        lost = sum((4 * U * abs(c) + TINY) * self.reach[atom] for atom, c in row.items())
         for k in range(len(self.layers) - 1, -1, -1):
             node, atoms, columns = self.layers[k]
             passed = [0.0] * node.size
@@ -1642,7 +1647,7 @@ class Lines:
                     lean, shift = self.line((k, i), slope, c > 0, leaf)
                     shifts.append(c * shift)
                     passed[i] = c * lean + leaf[0].get((k, i), 0) * factor  # not less where the sign is right
-                    lost += 4 * U * (abs(c * lean) + factor) * self.sizes[(k, i)] + U * abs(c * shift)
+                    lost += (4 * U * (abs(c * lean) + factor) + TINY) * self.sizes[(k, i)] + U * abs(c * shift)
             lost += (node.size + 8) * U * sum(abs(w) * self.sizes[(k, i)] for i, w in enumerate(passed))
             spend(node.size * len(atoms) // 8)
             for atom, column in zip(atoms, columns, strict=True):
