@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice.engine import LatticeBuilder, lattice_cells
+from fiberscope.geometry.engines.lattice.exact import Start
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.run import Run
@@ -446,6 +447,20 @@ def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.Monke
     monkeypatch.setattr("fiberscope.geometry.engines.lattice.layers.grown", barely_grown)
     for net, cells in zip(nets, wanted, strict=True):
         assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)
+
+
+def test_a_cell_with_more_facets_than_there_is_room_for_writes_nowhere_else() -> None:
+    k = 600  # corners on a parabola, cut by a line between two of them
+    sides = tuple((i, (i + 1) % k) for i in range(k))
+    start = Start(tuple((i, i * i, 1) for i in range(k)), (sides, (tuple(range(k)),)), np.zeros((k, 0), dtype=np.int8))
+    builder = LatticeBuilder(Network([[[1.0, 0.0]], [[1.0]]], [[-7.5], [0.0]]), start)
+    memory = np.full(4000, 77, dtype=np.int32)
+    builder._splitter.lists = memory[:4]
+    builder.walk(Run(), lambda: False)
+    assert (memory[4:] == 77).all()
+    cells = builder.cells()
+    assert f_vector(cells) == [k + 2, k + 3, 2]
+    assert_sound(cells)
 
 
 def test_wide_numbers_make_the_same_complex(monkeypatch: pytest.MonkeyPatch) -> None:
