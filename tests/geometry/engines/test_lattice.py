@@ -550,7 +550,12 @@ def decimals(seed: int) -> Network:
     return Network([rng.integers(-2, 3, (10, 3)) / 10, np.ones((1, 10))], [rng.integers(-1, 2, 10) / 10, np.zeros(1)])
 
 
-STOPS = [("integer", 1), *(("point", k) for k in (2, 3, 6, 7, 8, 9)), *(("decimals", k) for k in range(3, 10))]
+STOPS = [
+    ("integer", 1),
+    ("multiples", 3),
+    *(("point", k) for k in (2, 3, 6, 7, 8, 9)),
+    *(("decimals", k) for k in range(3, 10)),
+]
 
 
 @pytest.mark.parametrize(("name", "after"), [*STOPS, *(("random", k) for k in (5, 12, 17, 21, 25, 40, 43))])
@@ -560,6 +565,10 @@ def test_a_stop_inside_of_a_block_is_a_smaller_network(name: str, after: int) ->
         "point": lambda: through_a_point(3, 1, layers=2),
         "decimals": lambda: decimals(58),
         "random": lambda: recipe(3, 22, 22, 1),
+        "multiples": lambda: Network(  # four neurons, and then minus twice the same
+            [np.kron([[1.0], [-2.0]], recipe(3, 4, 1).weights[0]), np.ones((1, 8))],
+            [np.kron([1.0, -2.0], recipe(3, 4, 1).biases[0]), np.zeros(1)],
+        ),
     }[name]()
 
     def stop(done: int, total: int, text: str) -> None:
