@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
+from fiberscope.geometry.engines.lattice import splitting
 from fiberscope.geometry.engines.lattice.engine import LatticeBuilder, lattice_cells
 from fiberscope.geometry.engines.lattice.exact import Start
+from fiberscope.geometry.engines.lattice.layers import never
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.run import Run
@@ -456,7 +459,7 @@ def test_a_cell_with_more_facets_than_there_is_room_for_writes_nowhere_else() ->
     builder = LatticeBuilder(Network([[[1.0, 0.0]], [[1.0]]], [[-7.5], [0.0]]), start)
     memory = np.full(4000, 77, dtype=np.int32)
     builder._splitter.lists = memory[:4]
-    builder.walk(Run(), lambda: False)
+    builder.walk(Run(), never)
     assert (memory[4:] == 77).all()
     cells = builder.cells()
     assert f_vector(cells) == [k + 2, k + 3, 2]
@@ -529,6 +532,18 @@ def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.Monk
     assert not part.vertex_signs[:, 6:].any()
     first = Network([net.weights[0], np.zeros((1, 6))], [net.biases[0], np.zeros(1)])
     assert f_vector(part) == f_vector(lattice_cells(first, Box.cube(3)))
+
+
+def test_pauses_come_whatever_dimension_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, calls = recipe(4, 12, 1), []
+    builder = LatticeBuilder(net, box_start(Box.cube(4)))
+    builder.walk(Run(), never)
+    work = int(builder._splitter.at[splitting.WORK])
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._PAUSE", work // 3)
+    again = LatticeBuilder(net, box_start(Box.cube(4)))
+    again.walk(Run(lambda done, total, text: calls.append(done)), never)
+    assert calls.count(0) in (2, 3)
+    assert_identical(again.cells(), builder.cells())
 
 
 # --- bad input and interruption --------------------------------------------------------------------------
