@@ -345,6 +345,19 @@ def test_coincidences_deep_inside(n: int, layers: int, seed: int) -> None:
         assert f_vector(cells) == oracle_f_vector(net, box_sides(n))
 
 
+def test_a_coincidence_behind_many_cells_in_general_position() -> None:
+    """Memory of lower dimensions has been given back when the first neurons vanish together, and is needed again."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.integers(-64, 65, (16, 4)).astype(float), rng.integers(-16, 17, 16) + 0.5
+    bias[-6:] = -weight[-6:] @ (rng.integers(-4, 5, 4) / 32)
+    before = rng.normal(size=(10, 4)) * 0.3
+    net = Network([np.vstack([before, weight]), np.ones((1, 26))], [[*rng.normal(size=10) * 0.1, *bias], np.zeros(1)])
+    cells = lattice_cells(net, Box.cube(4))
+    assert ((cells.vertex_signs == 0).sum(axis=1) > 4).any()
+    assert sum((-1) ** k * x for k, x in enumerate(f_vector(cells))) == 1
+    assert (np.bincount(cells.boundary[3].indices) <= 2).all()
+
+
 # --- other domains -----------------------------------------------------------------------------------
 
 

@@ -169,4 +169,5 @@ class Splitter:
             self.nodes = grown(self.nodes[: self.at[splitting.NODES]], count)
             where, self.where = self.where, np.zeros(len(self.nodes), dtype=np.uint32)
             if self.at[splitting.SPECIALS]:
-                self.where[: len(where)] = where
+                kept = min(len(where), len(self.where))  # nodes may have been given back, and are fewer now
+                self.where[:kept] = where[:kept]
