@@ -214,6 +214,20 @@ def test_neurons_that_vanish_where_others_do_are_not_decided_in_floats(monkeypat
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("scale", [2.0**-400, 2.0**-560, 2.0**-1000])
+def test_points_whose_squares_vanish_are_not_taken_for_zero(scale: float) -> None:
+    """Preactivations that cancel are rounding there, too, and floats do not know their signs."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        points = rng.normal(size=(3, 6)) * scale
+        rows = rng.normal(size=(3, 6))
+        rows[:, -1] = -(rows[:, :-1] @ points[0, :-1]) / points[0, -1]
+        net = Network([rows, np.ones((1, 3))], [np.zeros(3), np.zeros(1)])
+        with watched(net, points, []):
+            found = polyline_breaks(net, Polyline(points))
+        assert len(found.t) == len(chain.straight_breaks(net, Polyline(points)).t)
+
+
 @pytest.mark.parametrize("width", [19, 700])
 @pytest.mark.parametrize("rows", range(1, 8))
 def test_thin_products_and_columns(rows: int, width: int) -> None:

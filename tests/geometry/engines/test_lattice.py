@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from fiberscope.errors import InputError, NotGenericError, TooLargeError
 from fiberscope.geometry.cells import Cells
 from fiberscope.geometry.domains import Box, Orthant, Plane, Polytope, Space
-from fiberscope.geometry.engines.lattice.engine import lattice_cells
+from fiberscope.geometry.engines.lattice import splitting
+from fiberscope.geometry.engines.lattice.engine import LatticeBuilder, lattice_cells
+from fiberscope.geometry.engines.lattice.exact import Start
+from fiberscope.geometry.engines.lattice.layers import never
+from fiberscope.geometry.engines.lattice.start import box_start
 from fiberscope.network.action.chain import permute, rescale
 from fiberscope.network.network import Network
 from fiberscope.run import Run
@@ -341,6 +345,19 @@ def test_coincidences_deep_inside(n: int, layers: int, seed: int) -> None:
         assert f_vector(cells) == oracle_f_vector(net, box_sides(n))
 
 
+def test_a_coincidence_behind_many_cells_in_general_position() -> None:
+    """Memory of lower dimensions has been given back when the first neurons vanish together, and is needed again."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.integers(-64, 65, (16, 4)).astype(float), rng.integers(-16, 17, 16) + 0.5
+    bias[-6:] = -weight[-6:] @ (rng.integers(-4, 5, 4) / 32)
+    before = rng.normal(size=(10, 4)) * 0.3
+    net = Network([np.vstack([before, weight]), np.ones((1, 26))], [[*rng.normal(size=10) * 0.1, *bias], np.zeros(1)])
+    cells = lattice_cells(net, Box.cube(4))
+    assert ((cells.vertex_signs == 0).sum(axis=1) > 4).any()
+    assert sum((-1) ** k * x for k, x in enumerate(f_vector(cells))) == 1
+    assert (np.bincount(cells.boundary[3].indices) <= 2).all()
+
+
 # --- other domains -----------------------------------------------------------------------------------
 
 
@@ -448,6 +465,20 @@ def test_tight_arrays_make_the_same_complex_bit_by_bit(monkeypatch: pytest.Monke
         assert_identical(lattice_cells(net, Box.cube(net.in_size)), cells)
 
 
+def test_a_cell_with_more_facets_than_there_is_room_for_writes_nowhere_else() -> None:
+    k = 600  # corners on a parabola, cut by a line between two of them
+    sides = tuple((i, (i + 1) % k) for i in range(k))
+    start = Start(tuple((i, i * i, 1) for i in range(k)), (sides, (tuple(range(k)),)), np.zeros((k, 0), dtype=np.int8))
+    builder = LatticeBuilder(Network([[[1.0, 0.0]], [[1.0]]], [[-7.5], [0.0]]), start)
+    memory = np.full(4000, 77, dtype=np.int32)
+    builder._splitter.lists = memory[:4]
+    builder.walk(Run(), never)
+    assert (memory[4:] == 77).all()
+    cells = builder.cells()
+    assert f_vector(cells) == [k + 2, k + 3, 2]
+    assert_sound(cells)
+
+
 def test_wide_numbers_make_the_same_complex(monkeypatch: pytest.MonkeyPatch) -> None:
     nets = [recipe(3, 9, 8, 1), recipe(4, 20, 1), degenerate("integer", 1)]
     wanted = [lattice_cells(net, Box.cube(net.in_size)) for net in nets]
@@ -516,6 +547,18 @@ def test_interruption_inside_a_block_gives_up_the_block(monkeypatch: pytest.Monk
     assert f_vector(part) == f_vector(lattice_cells(first, Box.cube(3)))
 
 
+def test_pauses_come_whatever_dimension_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, calls = recipe(4, 12, 1), []
+    builder = LatticeBuilder(net, box_start(Box.cube(4)))
+    builder.walk(Run(), never)
+    work = int(builder._splitter.at[splitting.WORK])
+    monkeypatch.setattr("fiberscope.geometry.engines.lattice.splitter._PAUSE", work // 3)
+    again = LatticeBuilder(net, box_start(Box.cube(4)))
+    again.walk(Run(lambda done, total, text: calls.append(done)), never)
+    assert calls.count(0) in (2, 3)
+    assert_identical(again.cells(), builder.cells())
+
+
 # --- bad input and interruption --------------------------------------------------------------------------
 
 
@@ -535,7 +578,12 @@ def decimals(seed: int) -> Network:
     return Network([rng.integers(-2, 3, (10, 3)) / 10, np.ones((1, 10))], [rng.integers(-1, 2, 10) / 10, np.zeros(1)])
 
 
-STOPS = [("integer", 1), *(("point", k) for k in (2, 3, 6, 7, 8, 9)), *(("decimals", k) for k in range(3, 10))]
+STOPS = [
+    ("integer", 1),
+    ("multiples", 3),
+    *(("point", k) for k in (2, 3, 6, 7, 8, 9)),
+    *(("decimals", k) for k in range(3, 10)),
+]
 
 
 @pytest.mark.parametrize(("name", "after"), [*STOPS, *(("random", k) for k in (5, 12, 17, 21, 25, 40, 43))])
@@ -545,6 +593,10 @@ def test_a_stop_inside_of_a_block_is_a_smaller_network(name: str, after: int) ->
         "point": lambda: through_a_point(3, 1, layers=2),
         "decimals": lambda: decimals(58),
         "random": lambda: recipe(3, 22, 22, 1),
+        "multiples": lambda: Network(  # four neurons, and then minus twice the same
+            [np.kron([[1.0], [-2.0]], recipe(3, 4, 1).weights[0]), np.ones((1, 8))],
+            [np.kron([1.0, -2.0], recipe(3, 4, 1).biases[0]), np.zeros(1)],
+        ),
     }[name]()
 
     def stop(done: int, total: int, text: str) -> None:

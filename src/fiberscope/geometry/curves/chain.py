@@ -143,7 +143,7 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     if layers is None:
         return None
     places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
-    e2, norm = np.zeros(len(points)), np.linalg.norm(points, axis=1) * INFLATE
+    e2, norm = np.zeros(len(points)), track.norms(points)
     if not (norm.max() < TAME[1]) or (layers and len(points) * len(layers[0].r) > MOST_SIGNS):
         return None
     z, rounding = points, norm

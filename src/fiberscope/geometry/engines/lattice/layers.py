@@ -314,7 +314,8 @@ class LayerWalk(ABC):
         count = self.num_vertices
         signs = self.signs[:count, layer.begin : layer.end]
         for copy, (original, sign) in layer.copies.items():
-            signs[:, copy] = sign * signs[:, original]
+            if layer.begin + copy < self.reached:  # signs of others are not told
+                signs[:, copy] = sign * signs[:, original]
         for key, columns in layer.slices.items():
             if key and key == layer.source and self._is_last(layer):
                 continue  # see :meth:`without_done`

@@ -53,6 +53,7 @@ class Splitter:
         self.at[splitting.NODES], self.at[splitting.ROWS] = first[-1], walk.num_vertices
         self._reserve_nodes(int(first[-1]) + _SPARE[0])
         self.at[splitting.SPECIALS] = self.at[splitting.WORK] = 0
+        self.at[splitting.TICK] = _PAUSE
         splitting.vertex_nodes(walk.num_vertices, block, self.nodes, walk.signs)
         dimensions = range(1, old.dimension + 1)
         roots = [self._begin(d) for d in dimensions]
@@ -95,11 +96,12 @@ class Splitter:
         result = splitting.PAUSED
         while result != splitting.DONE:
             self._tell_room()
-            at[splitting.TICK] = at[splitting.WORK] + _PAUSE
             result = self._advance(d, roots)
-            if result == splitting.PAUSED and self.walk.paused():
-                splitting.undo(d, at, self.level, self.heads, self.where, self.specials)
-                return False
+            if result == splitting.PAUSED:
+                at[splitting.TICK] = at[splitting.WORK] + _PAUSE
+                if self.walk.paused():
+                    splitting.undo(d, at, self.level, self.heads, self.where, self.specials)
+                    return False
             if result == splitting.FULL:
                 self._make_room(d)
         first, oldest = self.level[splitting.CELLS], int(self.level[splitting.CELLS, -1])
@@ -167,4 +169,5 @@ class Splitter:
             self.nodes = grown(self.nodes[: self.at[splitting.NODES]], count)
             where, self.where = self.where, np.zeros(len(self.nodes), dtype=np.uint32)
             if self.at[splitting.SPECIALS]:
-                self.where[: len(where)] = where
+                kept = min(len(where), len(self.where))  # nodes may have been given back, and are fewer now
+                self.where[:kept] = where[:kept]

@@ -334,8 +334,12 @@ def split_roots(
     """
     while at[ROOT] < at[LAST]:
         if at[BIT] < 0:
-            _begin_root(d, np.int64(roots[at[ROOT]]), at, level, heads, old_ptr, old_ind, old_carrier, nodes, records,
-                        lists)  # fmt: skip
+            root = np.int64(roots[at[ROOT]])
+            size = old_ptr[root + 1] - old_ptr[root]
+            if size + 2 > at[LISTS + ENDS]:
+                at[NEED] = size
+                return FULL
+            _begin_root(d, root, at, level, heads, old_ptr, old_ind, old_carrier, nodes, records, lists)
         while at[BIT] < len(columns):
             bit = at[BIT]
             if at[FIRST] < 0:
