@@ -33,12 +33,17 @@ def relucent_regions(net: Network) -> Runner:
 
 
 class _Syrenn:
-    """A network for SyReNN's own C++, in float32; how its library is made stands in ``syrenn_kernels.cc``."""
+    """A network for SyReNN's own C++, in float32, behind a shared library that the user has and names.
+
+    It is asked for five functions, arrays being float32 and one row after the other: ``network_new() -> network``,
+    ``network_free(network)``, ``network_add(network, inputs, outputs, weights as (inputs, outputs), biases, relu)``,
+    ``plane(network, corners, inputs, points) -> regions`` and ``segment(network, inputs, both ends) -> regions``.
+    """
 
     def __init__(self, net: Network) -> None:
         path = os.environ.get("SYRENN_LIBRARY")
         if not path:
-            raise ImportError("SYRENN_LIBRARY names no library, see benchmarks/syrenn_kernels.cc")
+            raise ImportError("SYRENN_LIBRARY names no library, see benchmarks/peers.py")
         self.library = ctypes.CDLL(path)
         self.library.network_new.restype = ctypes.c_void_p
         self.network = ctypes.c_void_p(self.library.network_new())
