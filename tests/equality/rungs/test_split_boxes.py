@@ -18,8 +18,9 @@ from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Growing, leaves, tree_of
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs import split_boxes
 from fiberscope.equality.rungs.split_boxes import SplitBoxes, by_split_boxes
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.network.network import Network
 from fiberscope.run import Run
 
@@ -231,3 +232,18 @@ def test_boxes_that_take_long_come_in_small_batches():
         bounder = Slow(seconds)
         Search(bounder, np.zeros(1), np.ones(1)).go(0.5, Run.begin(), most=200)
         assert max(bounder.counts) == most
+
+
+def test_a_look_that_runs_out_of_time_costs_no_bound(monkeypatch):
+    """What was bounded until then is told; it was lost, and the interval as wide as at the start."""
+    a, b = (Network.random((4, 16, 16, 1), seed) for seed in (0, 1))
+    question = Question.of(a, b, fs.Box.cube(4), 1e-3, 5.0)
+    question.record.attacked = True
+
+    def late(asked, points):
+        raise OutOfTimeError("the time is up")
+
+    monkeypatch.setattr(split_boxes, "excess", late)
+    assert by_split_boxes(question, 0.0) is None
+    search = question.record.search[1]
+    assert question.record.proven == search.bound < search.first
