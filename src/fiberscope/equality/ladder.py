@@ -30,6 +30,7 @@ from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.extras import import_module
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.network.network import Network
 from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
@@ -144,14 +145,12 @@ def equivalent(
         options = {"time_limit": time_limit, "seed": seed, "progress": progress, "jobs": jobs, "cluster": cluster}
         within: Verdict = bounded(a, b, domain, tolerance, ahead, equivalent, **options, state=state)
         return within
-    try:
-        a, b = as_network(a, "a", example), as_network(b, "b", example)
-    except (UnsupportedModelError, InputError):
-        if example is None or library_of(a) != "torch" or library_of(b) != "torch":
-            raise
+    programs = as_programs(a, b, example)
+    if programs is None:
         exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
         live: Verdict = import_module("fiberscope.equality.beyond.live").equivalent_modules(a, b, example, exactly)
         return replace(live, tolerance=tolerance, margin=ahead)
+    a, b = programs
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
     if jobs != 1 or cluster is not None:
@@ -166,6 +165,20 @@ def equivalent(
     return replace(
         verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
     )
+
+
+def as_programs(a: NetworkLike, b: NetworkLike, example: Any) -> tuple[Network, Network] | None:
+    """Both as networks; None where they are torch modules that are no programs, and an example says how they run."""
+    try:
+        return as_network(a, "a", example), as_network(b, "b", example)
+    except (UnsupportedModelError, InputError) as error:
+        if library_of(a) != "torch" or library_of(b) != "torch":
+            raise
+        if example is not None:
+            return None
+        if isinstance(error, InputError):
+            raise
+        raise UnsupportedModelError(f"{error}; with example=inputs such modules are compared by structure") from error
 
 
 def is_quantised_file(source: Any) -> bool:
