@@ -29,7 +29,7 @@ from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.extras import import_module
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.network.border import NetworkLike, as_network, library_of, loaded
 from fiberscope.network.network import Network
 from fiberscope.run import Progress
 
@@ -172,13 +172,23 @@ def as_programs(a: NetworkLike, b: NetworkLike, example: Any) -> tuple[Network, 
     try:
         return as_network(a, "a", example), as_network(b, "b", example)
     except (UnsupportedModelError, InputError) as error:
-        if library_of(a) != "torch" or library_of(b) != "torch":
-            raise
-        if example is not None:
+        live = [library_of(source) == "torch" for source in (a, b)]
+        if example is not None and all(live):
             return None
-        if isinstance(error, InputError):
+        if isinstance(error, InputError) and example is None and any(live) and not all(live):
+            return _of_one_shape(a, b, live[0])  # a module does not tell its inputs; its export does
+        if isinstance(error, InputError) or not all(live):
             raise
         raise UnsupportedModelError(f"{error}; with example=inputs such modules are compared by structure") from error
+
+
+def _of_one_shape(a: NetworkLike, b: NetworkLike, first: bool) -> tuple[Network, Network]:
+    """Both as networks, one of them, the first or the second, with inputs of the other one's shape."""
+    if first:
+        right = as_network(b, "b")
+        return loaded(a, right.input_shape, "a"), right
+    left = as_network(a, "a")
+    return left, loaded(b, left.input_shape, "b")
 
 
 def is_quantised_file(source: Any) -> bool:

@@ -247,3 +247,32 @@ def test_a_look_that_runs_out_of_time_costs_no_bound(monkeypatch):
     assert by_split_boxes(question, 0.0) is None
     search = question.record.search[1]
     assert question.record.proven == search.bound < search.first
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_boxes_whose_bounds_ran_out_of_time_stay_open(calls):
+    """The bound of everything holds when a batch is interrupted, and the search can go on from there."""
+    pair = ChainPair.of(NET, OTHER)
+
+    class Late:
+        left = calls
+
+        def bounds(self, low, high):
+            self.left -= 1
+            if self.left < 0:
+                raise OutOfTimeError("the time is up")
+            return pair.bounds(low, high)
+
+    points = BOX.sample(4000, 1)
+    most = float(np.abs(NET(points) - OTHER(points)).max())
+    goal = 1.02 * most
+    bounder = Late()
+    search, whole = Search(bounder, BOX.low, BOX.high), Search(pair, BOX.low, BOX.high)
+    assert search.go(goal, Run.begin()) is False
+    assert most <= search.bound <= search.first
+    assert len(search.heap) == sum(node is None for node in search.tree.preorder())
+    lows, highs = leaves(list(search.tree.preorder()), BOX.low, BOX.high)
+    known = {(low.tobytes(), high.tobytes()) for _, _, low, high, _, _ in search.heap}
+    assert known == {(low.tobytes(), high.tobytes()) for low, high in zip(lows, highs, strict=True)}
+    bounder.left = 10**9
+    assert search.go(goal, Run.begin()) and whole.go(goal, Run.begin()) and search.bound <= goal
