@@ -17,6 +17,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import fiberscope as fs
 
+try:
+    import onnxscript  # noqa: F401  torch asks for it, and does not bring it
+except ImportError:
+    sys.exit("the new exporter of torch needs onnxscript: pip install onnxscript")
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would tell of every library that is not installed
 torch.set_num_threads(1)  # the same numbers on every machine, or almost
 torch.manual_seed(0)
