@@ -213,7 +213,8 @@ def test_junit_fails_where_the_function_changed(models, tmp_path):
 
 def test_classes_are_a_question_of_their_own(models):
     code, text = run(equal, models["net"], models["random"], "--box", -1, 1, "--same-class")
-    assert code == 1 and "in the class" in text
+    assert code == 1 and "in the class" in text and "the classes at x differ" in text
+    assert "class 0 in a, and in b class 1 is ahead" in text or "class 1 in a, and in b class 0 is ahead" in text
     code, text = run(equal, models["net"], models["changed"], "--box", -1, 1, "--same-class", "--margin", 100)
     assert code == 0
     assert run(equal, models["net"], models["copy"], "--margin", 1)[0] == 2

@@ -216,10 +216,7 @@ def _around(
             more = f" and {len(balls) - 20} more" if len(balls) > 20 else ""
             console.print(f"{word}: samples {', '.join(map(str, balls[:20]))}{more}", highlight=False, markup=False)
     if found.refuted:
-        _show_example(
-            lambda text: console.print(text, highlight=False, markup=False),
-            found.verdicts[found.refuted[0]].counterexample,
-        )
+        _show_example(lambda text: console.print(text, highlight=False, markup=False), found.verdicts[found.refuted[0]])
     if certificate is not None:
         console.print(f"wrote {len(wrote)} certificates" + (f", the first is {wrote[0]}" if wrote else ""),
                       highlight=False, markup=False)  # fmt: skip
@@ -305,7 +302,8 @@ def _sentence(verdict: Any) -> str:
     text = f"{word} {verdict.kind} on {verdict.domain!r}{told}: {verdict.reason or verdict.method}"
     example = verdict.counterexample
     if example is not None:
-        text += f"; difference {example.difference:.6g} at x = {_numbers(example.x)}"
+        gap = f"difference {example.difference:.6g} " if verdict.margin is None else ""
+        text += f"; {gap}at x = {_numbers(example.x)}"
     if verdict.equal is None:
         text += "".join(f"; {line}" for line in _open(verdict))
     return text
@@ -336,7 +334,7 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         say(f"not decided in {took}" if verdict.equal is None else f"by {verdict.method}, {took}")
         if verdict.reason:
             say(verdict.reason)
-        _show_example(say, verdict.counterexample)
+        _show_example(say, verdict)
     if report is not None:
         say(f"structure: {_structure(report.structure, verdict.reason)}")
         if report.rounding is not verdict:
@@ -353,12 +351,15 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         say(f"wrote {certificate}" if proven else f"no certificate: {why}")
 
 
-def _show_example(say: Any, example: Any) -> None:
-    if example is not None:
-        say(
-            f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}\n"
-            f"difference {example.difference:.6g}, allowed {example.allowed:.6g}"
-        )
+def _show_example(say: Any, verdict: Any) -> None:
+    example = verdict.counterexample
+    if example is None:
+        return
+    say(f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}")
+    if verdict.margin is None:
+        say(f"difference {example.difference:.6g}, allowed {example.allowed:.6g}")
+    else:
+        say(f"class {example.a.argmax()} in a, and in b class {example.b.argmax()} is ahead of it")
 
 
 def _open(verdict: Any) -> list[str]:
