@@ -220,6 +220,20 @@ def test_classes_are_a_question_of_their_own(models):
     assert run(equal, models["net"], models["copy"], "--margin", 1)[0] == 2
 
 
+def test_classes_that_ties_leave_open_are_asked_about_with_a_margin(tmp_path):
+    """Two copies within rounding: at a tie either class may win, and the answer says which margin is enough."""
+    a = fs.Network.random((4, 16, 16, 3), 0)
+    b = fs.Network([w * (1 + 2.0**-52) for w in a.weights], a.biases)
+    for name, net in (("a", a), ("b", b)):
+        fs.save(net, tmp_path / f"{name}.npz")
+    asked = [tmp_path / "a.npz", tmp_path / "b.npz", "--box", -1, 1, "--same-class"]
+    code, text = run(equal, *asked, "--time-limit", 3)
+    assert code == 3 and "try next: --margin " in text
+    margin = text.split("try next: --margin ")[1].split()[0]
+    assert float(margin) < 1e-10
+    assert run(equal, *asked, "--margin", margin)[0] == 0
+
+
 def test_balls_around_samples_have_an_answer_each(models, tmp_path):
     np.save(tmp_path / "data.npy", np.array([[0.3, 0.1, -0.2], [2.0, 0.0, 1.0]]))
     asked = ["--data", tmp_path / "data.npy", "--radius", 0.01, "--time-limit", 5]

@@ -342,7 +342,7 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         if report.data is not None:
             say(f"data:      {report.data.text}")
     if verdict is not None and verdict.equal is None:
-        for line in _open(verdict):
+        for line in _open(verdict, report):
             say(line)
     if certificate is not None:
         proven = verdict is not None and verdict.evidence is not None
@@ -362,15 +362,20 @@ def _show_example(say: Any, verdict: Any) -> None:
         say(f"class {example.a.argmax()} in a, and in b class {example.b.argmax()} is ahead of it")
 
 
-def _open(verdict: Any) -> list[str]:
-    """What is known where nothing is decided: the interval, what was tried, what to try next."""
+def _open(verdict: Any, report: Any = None) -> list[str]:
+    """What is known where nothing is decided: the interval, what was tried, what to try next.
+
+    Where all outputs are within ``e``, a class that is ahead by more than ``2 e`` is not beaten.
+    """
     lines = []
     interval = getattr(verdict, "interval", None)
     if interval is not None:
         lines.append(f"the largest difference is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)")
     slow = sorted(verdict.tried, key=lambda item: -item[1])
     lines.append("tried: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slow[:6]))
-    lines.append(f"try next: {verdict.next_step}")
+    near = None if report is None or verdict.margin != 0 else report.rounding.bound
+    ahead = f"--margin {2.1 * near:.2g} (the outputs are within {near:.3g}), or " if near else ""
+    lines.append(f"try next: {ahead}{verdict.next_step}")
     return lines
 
 
