@@ -1,8 +1,10 @@
 """Five copies of one CNN, five answers: exported, folded, pruned, quantised, and what each change means.
 
-``python audit.py FOLDER`` keeps the models, for the commands of ``docs/equality.md``.
+``python audit.py FOLDER`` keeps the models, for the commands of ``docs/equality.md``. It needs torch, whose new
+exporter needs onnxscript: ``pip install "fiberscope[torch]" onnxscript``.
 """
 
+import logging
 import sys
 import tempfile
 import warnings
@@ -15,6 +17,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import fiberscope as fs
 
+try:
+    import onnxscript  # noqa: F401  torch asks for it, and does not bring it
+except ImportError:
+    sys.exit("the new exporter of torch needs onnxscript: pip install onnxscript")
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would tell of every library that is not installed
+torch.set_num_threads(1)  # the same numbers on every machine, or almost
 torch.manual_seed(0)
 rng = np.random.default_rng(0)
 labels = rng.integers(0, 3, 240)

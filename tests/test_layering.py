@@ -122,6 +122,7 @@ LAZY: dict[tuple[str, str], str] = {
     ("reporting/live/lessons.py", "fiberscope.training.seeds"): "brings torch",
     ("geometry/complex.py", "fiberscope.explorer.view"): "the notebook's picture is thin; explorer stands on complex",
     ("equality/diff/diff.py", "fiberscope.equality.diff.by_name"): "brings torch",
+    ("equality/audit.py", "fiberscope.equality.beyond.live"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.live"): "brings torch",
     ("equality/ladder.py", "fiberscope.equality.beyond.quantised"): "brings onnx",
     ("equality/ladder.py", "fiberscope.network.formats.onnx.quantised"): "brings onnx",

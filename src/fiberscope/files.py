@@ -89,6 +89,32 @@ def sha256_of(path: Path | str) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def check_targets(targets: Sequence[Path | None], sources: Sequence[Path | None] = ()) -> None:
+    """Refuse files that could not be written, one file twice, and one that is read, before work is done for them.
+
+    >>> check_targets([Path("a.json"), None], [Path("a.json")])
+    Traceback (most recent call last):
+    fiberscope.errors.InputError: a.json: expected a file of its own to write, got one that is read too
+    """
+    read = {path.resolve() for path in sources if path is not None}
+    written: set[Path] = set()
+    for target in targets:
+        if target is None:
+            continue
+        place = target.resolve()
+        for others, word in ((read, "read"), (written, "written")):
+            if place in others:
+                raise InputError(f"{target}: expected a file of its own to write, got one that is {word} too")
+        written.add(place)
+        if target.is_dir():
+            raise InputError(f"{target}: expected a file to write, got a folder")
+        try:
+            with tempfile.TemporaryFile(dir=target.parent):
+                pass
+        except OSError as error:
+            raise InputError(f"{target}: cannot be written ({error.strerror})") from error
+
+
 def _sync_folder(folder: Path) -> None:
     """The new name itself must be on the disk too; Windows has no such call."""
     if sys.platform != "win32":

@@ -213,10 +213,25 @@ def test_junit_fails_where_the_function_changed(models, tmp_path):
 
 def test_classes_are_a_question_of_their_own(models):
     code, text = run(equal, models["net"], models["random"], "--box", -1, 1, "--same-class")
-    assert code == 1 and "in the class" in text
+    assert code == 1 and "in the class" in text and "the classes at x differ" in text
+    assert "class 0 in a, and in b class 1 is ahead" in text or "class 1 in a, and in b class 0 is ahead" in text
     code, text = run(equal, models["net"], models["changed"], "--box", -1, 1, "--same-class", "--margin", 100)
     assert code == 0
     assert run(equal, models["net"], models["copy"], "--margin", 1)[0] == 2
+
+
+def test_classes_that_ties_leave_open_are_asked_about_with_a_margin(tmp_path):
+    """Two copies within rounding: at a tie either class may win, and the answer says which margin is enough."""
+    a = fs.Network.random((4, 16, 16, 3), 0)
+    b = fs.Network([w * (1 + 2.0**-52) for w in a.weights], a.biases)
+    for name, net in (("a", a), ("b", b)):
+        fs.save(net, tmp_path / f"{name}.npz")
+    asked = [tmp_path / "a.npz", tmp_path / "b.npz", "--box", -1, 1, "--same-class"]
+    code, text = run(equal, *asked, "--time-limit", 3)
+    assert code == 3 and "try next: --margin " in text
+    margin = text.split("try next: --margin ")[1].split()[0]
+    assert float(margin) < 1e-10
+    assert run(equal, *asked, "--margin", margin)[0] == 0
 
 
 def test_balls_around_samples_have_an_answer_each(models, tmp_path):
@@ -279,8 +294,10 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
     np.save(tmp_path / "wide.npy", np.zeros((4, 7)))
     np.save(tmp_path / "nan.npy", np.full((4, 3), np.nan))
     np.save(tmp_path / "good.npy", np.zeros((4, 3)))
+    np.save(tmp_path / "none.npy", np.zeros((0, 3)))
     pair = (models["net"], models["copy"])
-    out = tmp_path / "out.json"
+    out, suite = tmp_path / "out.json", tmp_path / "out.xml"
+    good = ["--data", tmp_path / "good.npy"]
     for wrong in (
         ["--box", -1, 1, "--vnnlib", tmp_path / "query.vnnlib"],
         ["--intended"],
@@ -297,13 +314,60 @@ def test_bad_questions_are_refused_and_nothing_is_written(models, tmp_path):
         ["--radius", -1, "--data", tmp_path / "good.npy"],
         ["--radius", 0.1, "--data", tmp_path / "good.npy", "--box", 0, 1],
         ["--radius", 0.1, "--data", tmp_path / "good.npy", "--state", tmp_path / "open.json"],
+        ["--radius", 0.1, "--data", tmp_path / "none.npy"],
+        ["--radius", 0.1, *good, "--clip", 1, 0],
+        ["--radius", 0.1, *good, "--clip", "nan", 1],
         ["--clip", 0, 1],
         ["--vnnlib", tmp_path / "query.vnnlib", "--jobs", 2],
+        ["--seed", -1],
+        ["--jobs", -1],
+        ["--time-limit", -1],
     ):
-        code, text = run(equal, *pair, *wrong, "--certificate", out, "--junit", out)
+        code, text = run(equal, *pair, *wrong, "--certificate", out, "--junit", suite)
         assert code == 2 and "\n" not in text.strip(), (wrong, text)
-        assert not out.exists(), wrong
+        assert not out.exists() and not suite.exists(), wrong
     assert run(equal, models["net"], models["other"], "--certificate", out)[0] == 2
+
+
+def test_files_that_could_not_be_written_are_refused_before_the_work(models, tmp_path, monkeypatch):
+    """A folder that is missing, one file for two, and a file that is read: no model is lost, and no time either."""
+
+    def never(*question, **options):
+        raise AssertionError("asked")
+
+    for name in ("audit", "equivalent_around", "answer_query", "diff"):
+        monkeypatch.setattr(fs, name, never, raising=False)
+    (tmp_path / "query.vnnlib").write_text(QUERY)
+    pair = (models["net"], models["copy"])
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    out, lost = tmp_path / "out.json", tmp_path / "missing" / "out.json"
+    for command, *wrong in (
+        (equal, "--certificate", lost, "--junit", out),
+        (equal, "--certificate", out, "--junit", lost),
+        (equal, "--certificate", out, "--junit", tmp_path),
+        (equal, "--certificate", out, "--junit", out),
+        (equal, "--certificate", models["copy"]),
+        (equal, "--box", -1, 1, "--state", models["net"]),
+        (diff, "--plot", models["net"]),
+    ):
+        code, text = run(command, *pair, *wrong)
+        assert code == 2 and "\n" not in text.strip(), (wrong, text)
+    assert run(vnncomp, *pair, tmp_path / "query.vnnlib", tmp_path / "query.vnnlib")[0] == 2
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_junit_says_where_a_function_changed_and_what_is_known(models, tmp_path):
+    path = tmp_path / "equal.xml"
+    run(equal, models["net"], models["changed"], "--box", -1, 1, "--junit", path)
+    failure = ElementTree.parse(path).getroot().find("testcase/failure")
+    assert "; difference " in failure.text and " at x = [" in failure.attrib["message"]
+    net = fs.Network.random((5, 8, 8, 2), 0)
+    fs.save(net, tmp_path / "a.npz")
+    fs.save(fs.Network(net.weights, [bias + 0.25 for bias in net.biases]), tmp_path / "b.npz")
+    asked = [tmp_path / "a.npz", tmp_path / "b.npz", "--tolerance", 1e9, "--time-limit", 1]
+    code, _ = run(equal, *asked, "--junit", path)
+    error = ElementTree.parse(path).getroot().find("testcase/error")
+    assert code == 3 and "the largest difference is between" in error.text and "try next: --box" in error.text
 
 
 def test_differences_of_files_that_need_words(tmp_path):

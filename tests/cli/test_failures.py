@@ -79,8 +79,24 @@ def test_debug_may_stand_anywhere_but_not_behind_two_dashes(
     assert done.returncode == 2 and "--debug" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_usage_errors_and_help_stay_as_they_were(run: Run) -> None:
-    assert run("inspect", "--no-such-option").returncode == 2
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["inspect", "--no-such-option"], "error: No such option: --no-such-option"),
+        (["equal", "a.onnx", "b.onnx", "--jobs", "-1"], "error: Invalid value for '--jobs'"),
+        (["equal", "a.onnx", "b.onnx", "--time-limit", "nan"], "error: Invalid value for '--time-limit'"),
+        (["equal", "a.onnx"], "error: Missing argument 'b'"),
+        (["no-such-command"], "error: No such command 'no-such-command'"),
+    ],
+)
+def test_a_command_that_is_put_wrongly_is_told_so_in_one_line(run: Run, arguments: list[str], line: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith(line) and " --help" in done.stderr
+
+
+def test_help_is_shown_where_it_is_asked_for_or_nothing_is(run: Run) -> None:
+    assert "--tolerance" in run("equal").stdout
     shown = run("--help")
     assert shown.returncode == 0
     text = " ".join(shown.stdout.split())

@@ -169,3 +169,50 @@ def test_the_command(tmp_path):
     assert run.exit_code == 1 and told["same"] is False and told["layers"][-1]["status"] == "changed"
     assert picture.stat().st_size > 1000
     assert CliRunner().invoke(app, ["diff", paths[0], str(tmp_path / "none.onnx")]).exit_code != 0
+
+
+def test_layers_behind_neurons_that_are_gone_stay_in_their_order():
+    """A quarter of the columns of the next layer is gone, and its neurons are found all the same."""
+    net = fs.Network.random((8, 16, 16, 16, 4), 0)
+    narrow = fs.Network(
+        [net.weights[0][:12], net.weights[1][:, :12], *net.weights[2:]], [net.biases[0][:12], *net.biases[1:]]
+    )
+    found = fs.diff(net, narrow)
+    assert found.layers[0].pruned == 4 and found.layers[0].change == 0
+    assert found.layers[1].zeroed == 64 and found.layers[1].remarks == "64 numbers set to zero"
+    assert [layer.status for layer in found.layers] == ["same", "changed", "same", "same"]
+    assert not any(layer.reordered or layer.rescaled or layer.new for layer in found.layers)
+
+
+def test_small_weights_that_were_set_to_zero_are_counted():
+    net = fs.Network.random((4, 9, 3), 1)
+    cut = [np.where(np.abs(w) < 0.2, 0.0, w) for w in net.weights]
+    found = fs.diff(net, fs.Network(cut, net.biases))
+    assert [layer.zeroed for layer in found.layers] == [int((w == 0).sum()) for w in cut]
+    assert fs.diff(*({"w": ws[0]} for ws in (net.weights, cut))).layers[0].zeroed == int((cut[0] == 0).sum())
+
+
+def test_a_bias_that_changed_is_not_called_reordered():
+    """Single numbers come nearer whenever they are sorted, which says nothing."""
+    bias = np.random.default_rng(0).normal(size=16)
+    other = bias.copy()
+    other[3] = 0.0
+    assert fs.diff({"b": bias}, {"b": other}).layers[0].reordered == 0
+    assert fs.diff({"b": bias}, {"b": bias[::-1].copy()}).layers[0].reordered == 16
+
+
+def test_tensors_beside_a_program_are_refused_by_the_name_of_what_is_wrong(tmp_path):
+    fs.save(fs.Network.random((3, 4, 2), 0), tmp_path / "net.onnx")
+    torch.save(model().state_dict(), tmp_path / "state.pt")
+    (tmp_path / "notes.txt").write_text("no model")
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    save_file({"w": torch.zeros(2, 2)}, shards / "model.safetensors")
+    for a, b, word in (
+        (shards, tmp_path / "net.onnx", "shards: expected two programs or two sets of tensors"),
+        (tmp_path / "net.onnx", shards, "shards: expected two programs or two sets of tensors"),
+        (tmp_path / "state.pt", tmp_path / "notes.txt", "notes.txt: expected a file ending in"),
+        (tmp_path / "state.pt", tmp_path / "net.onnx", "state.pt: the file holds numbers and no architecture"),
+    ):
+        with pytest.raises(fs.InputError, match=word):
+            fs.diff(a, b)

@@ -48,6 +48,8 @@ def test_a_model_and_its_export(name, dynamo, tmp_path):
     bounded = fs.equivalent(a, b, box)
     x = np.random.default_rng(0).uniform(0.4, 0.5, (50, a.in_size))
     assert np.abs(a(x) - b(x)).max() <= bounded.bound
+    for pair in ((net, path), (path, net)):  # the module's inputs have the shape of the file's
+        assert fs.equivalent(*pair).equal is True and fs.audit(*pair, data=np.ones((2, *shape))).equal is True
     structure = permutation_structure(net, torch.zeros(1, *shape))
     assert fs.equivalent(structure.apply(net, structure.random(0)), b, example=np.zeros((1, *shape))).equal is True
     assert fs.diff(a, b).same

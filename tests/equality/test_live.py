@@ -211,3 +211,22 @@ def test_numbers_that_are_too_many_are_compared_with_the_modules(tmp_path, monke
         fs.verify(tmp_path / "proof.json")
     assert fs.verify(tmp_path / "proof.json", module, other, example).ok
     assert not fs.verify(tmp_path / "proof.json", other, module, example)
+
+
+@pytest.mark.parametrize("name", ["smooth", "bert", "gpt2"])
+def test_an_audit_takes_modules_that_are_no_programs(name):
+    module, example = drawn(name)
+    structure = permutation_structure(module, example).only("permutation")
+    other = structure.apply(module, structure.random(1))
+    found = fs.audit(module, other, example=example, data=example)
+    assert found.equal is True and found.structure is found.verdict and found.rounding is found.verdict
+    assert found.data.samples == (3 if name == "smooth" else 2) and 0 <= found.data.largest < 1e-5
+    assert (found.data.differing is None) == (name == "gpt2")  # a class for every token is no class of the sample
+    with torch.no_grad():
+        for value in other.parameters():
+            value.add_(0.1 * torch.randn(value.shape))
+    moved = fs.audit(module, other, example=example, data=example)
+    assert moved.equal is None and moved.structure is None and moved.data.largest > 1e-3
+    for asked in (fs.audit, fs.equivalent):
+        with pytest.raises(fs.UnsupportedModelError, match="example=inputs"):
+            asked(module, other)

@@ -27,11 +27,23 @@ def gap(one, x):
     return max(abs(Fraction(p) - Fraction(q)) for p, q in zip(a, b, strict=True))
 
 
+def beaten(one, x):
+    """Whether the class of ``a``, where it is ahead by the margin, is beaten in ``b``."""
+    a, b = ([Fraction(v) for v in fraction_values(net, x)[-1]] for net in (one.a, one.b))
+    best = max(range(len(a)), key=a.__getitem__)
+    lead = a[best] - max(v for k, v in enumerate(a) if k != best)
+    return lead > 0 and lead >= Fraction(one.margin) and max(b) > b[best]
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_labels_are_true_of_exact_values(name):
     one = pair(name)
     assert one.name == name and one.why
     domain = domain_of(one) or fs.Space(one.a.in_size)
+    if one.margin is not None:
+        points = np.concatenate([domain.sample(200, 0), [[1.0, 1.0], [1.0, 0.9375]]])
+        assert any(beaten(one, x) for x in ([one.at] if one.at else points)) is not one.equal
+        return
     allowed = Fraction(2.0**-40 if one.tolerance is None else one.tolerance)
     if one.equal:
         points = domain.sample(60, 0)
@@ -44,7 +56,8 @@ def test_labels_are_true_of_exact_values(name):
 @pytest.mark.parametrize("name", PAIRS)
 def test_no_verdict_contradicts_a_label(name, tmp_path):
     one = pair(name)
-    verdict = equivalent(one.a, one.b, domain_of(one), one.tolerance, time_limit=20)
+    options = {} if one.margin is None else {"criterion": "argmax", "margin": one.margin}
+    verdict = equivalent(one.a, one.b, domain_of(one), one.tolerance, time_limit=20, **options)
     if verdict.equal is None:
         assert name in UNDECIDED, (verdict, verdict.reason)
         return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import cleandoc, signature
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 import fiberscope as fs
 from fiberscope.cli.canon import canon
@@ -29,12 +31,44 @@ from fiberscope.cli.reproduce import reproduce
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.tour.command import tour
 from fiberscope.cli.verify import verify
-from fiberscope.errors import FiberscopeError, OutOfTimeError
+from fiberscope.errors import FiberscopeError, InputError, OutOfTimeError
 
 BAD_INPUT, UNDECIDED, UNFORESEEN, INTERRUPTED = 2, 3, 70, 130
 """Exit codes of failures; 3 where the time is up, 70 is EX_SOFTWARE of sysexits.h, 130 what shells give for Ctrl-C."""
 
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises for a command that is put wrongly; it has no public name."""
+
+
+class Commands(TyperGroup):
+    """A command that is put wrongly (an unknown option, a number out of range) is bad input like any other: one line.
+
+    Typer would draw a frame around it. A command without its arguments shows its help.
+    """
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _usage_in_one_line():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: Any) -> Any:
+        with _usage_in_one_line():
+            return super().invoke(context)
+
+
+@contextmanager
+def _usage_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        text = error.format_message().strip().removesuffix(".")
+        if not text or type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        command = "fiberscope" if error.ctx is None else error.ctx.command_path
+        raise InputError(f"{text}; see {command} --help") from error
+
+
 app = typer.Typer(
+    cls=Commands,
     name="fiberscope",
     help="Look into the fibers of neural networks: exact answers with evidence.",
     epilog="Exit codes: 0 yes or done, 1 no, 2 bad input (or a full disk), 3 undecided, 70 an unforeseen failure, 130 "

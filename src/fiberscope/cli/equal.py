@@ -16,11 +16,14 @@ import fiberscope as fs
 from fiberscope.cli.array_files import load_array
 from fiberscope.cli.junit import TestCase, write_junit
 from fiberscope.cli.model_options import Loader, ModelFile, input_size, is_quantised
+from fiberscope.cli.watched import watched
 from fiberscope.errors import InputError
-from fiberscope.files import write_atomically
+from fiberscope.files import check_targets, write_atomically
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes: yes, no, undecided."""
+
+_SEARCHING = "searching for a proof or a counterexample"
 
 _WORDS = {True: "[bold green]equal[/]", False: "[bold red]different[/]", None: "[bold yellow]undecided[/]"}
 
@@ -93,7 +96,7 @@ def equal(
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the answers as JUnit XML.", show_default=False)] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds after which to give up.", min=0.001)] = 60.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Whether two models are the same function, with a proof either way.
@@ -120,6 +123,7 @@ def equal(
     elsewhere = jobs != 1 or cluster is not None or state is not None
     asked = sum(option is not None for option in (box, domain, vnnlib))
     _check_options(asked, elsewhere, tolerance, same_class, margin, vnnlib, intended, data, radius, clip)
+    check_targets([certificate, junit, state], [a, b, domain, vnnlib, data])
     shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state}
     left, right = _models(load, a, b)
     rounds = isinstance(left, Path) or isinstance(right, Path)
@@ -128,8 +132,8 @@ def equal(
                          "rounding is bounded and not computed")  # fmt: skip
     console = Console(soft_wrap=True)
     found = None
-    with _working() as status:
-        options: dict[str, Any] = {"progress": lambda done, total, text: status.update(f"{text or 'searching'} ...")}
+    with watched(_SEARCHING) as progress:
+        options: dict[str, Any] = {"progress": progress}
         if radius is not None and data is not None:
             if same_class:
                 options |= {"criterion": "argmax", "margin": margin}
@@ -139,7 +143,7 @@ def equal(
     if radius is not None:
         _around(console, around, a, b, certificate, junit, as_json)
         raise typer.Exit(CODES[around.equal])
-    with _working() as status:
+    with watched(_SEARCHING) as options["progress"]:
         if vnnlib is not None:
             query = _query(vnnlib, intended)
             found = fs.answer_query(query, left, right, time_limit, seed, **options)
@@ -212,10 +216,7 @@ def _around(
             more = f" and {len(balls) - 20} more" if len(balls) > 20 else ""
             console.print(f"{word}: samples {', '.join(map(str, balls[:20]))}{more}", highlight=False, markup=False)
     if found.refuted:
-        _show_example(
-            lambda text: console.print(text, highlight=False, markup=False),
-            found.verdicts[found.refuted[0]].counterexample,
-        )
+        _show_example(lambda text: console.print(text, highlight=False, markup=False), found.verdicts[found.refuted[0]])
     if certificate is not None:
         console.print(f"wrote {len(wrote)} certificates" + (f", the first is {wrote[0]}" if wrote else ""),
                       highlight=False, markup=False)  # fmt: skip
@@ -239,6 +240,7 @@ def vnncomp(
 
     Exit codes: 0 an answer was written, 2 bad input, and then nothing is written.
     """
+    check_targets([result], [f, g, query])
     read = _query(query, intended)
     found = fs.answer_query(read, fs.load(f), fs.load(g), time_limit)
     write_atomically(result, found.lines(read))
@@ -263,11 +265,6 @@ def _domain(net: Any, box: tuple[float, float] | None, file: Path | None) -> Any
         return None
     size = input_size(net)
     return fs.read_domain(file, size) if file is not None else fs.Box.cube(size, *(box or ()))
-
-
-def _working() -> Any:
-    """A sign of life on a terminal; nothing in a pipe."""
-    return Console(stderr=True).status("searching for a proof or a counterexample")
 
 
 def _told(report: Any) -> dict[str, Any]:
@@ -302,13 +299,22 @@ def _cases(report: Any, verdict: Any, found: Any) -> list[TestCase]:
 def _sentence(verdict: Any) -> str:
     word = {True: "equal", False: "different", None: "undecided"}[verdict.equal]
     told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
-    return f"{word} {verdict.kind} on {verdict.domain!r}{told}: {verdict.reason or verdict.method}"
+    text = f"{word} {verdict.kind} on {verdict.domain!r}{told}: {verdict.reason or verdict.method}"
+    example = verdict.counterexample
+    if example is not None:
+        gap = f"difference {example.difference:.6g} " if verdict.margin is None else ""
+        text += f"; {gap}at x = {_numbers(example.x)}"
+    if verdict.equal is None:
+        text += "".join(f"; {line}" for line in _open(verdict))
+    return text
 
 
-def _structure(verdict: Any) -> str:
+def _structure(verdict: Any, told: str = "") -> str:
+    """The answer about structure, without the reason where that was ``told`` already."""
     if verdict is None:
         return "not known to be one program up to symmetry"
-    return f"one program up to symmetry, by {verdict.method}: {verdict.reason}"
+    why = f": {verdict.reason}" if verdict.reason != told else ""
+    return f"one program up to symmetry, by {verdict.method}{why}"
 
 
 def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: Path | None) -> None:
@@ -324,18 +330,20 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         line = f"{_WORDS[verdict.equal]} {verdict.kind} on "
         console.print(line, end="", highlight=False)
         say(f"{verdict.domain!r}{told}")
-        say(f"by {verdict.method}, {1000 * verdict.seconds:.1f} ms")
+        took = f"{1000 * verdict.seconds:.1f} ms"
+        say(f"not decided in {took}" if verdict.equal is None else f"by {verdict.method}, {took}")
         if verdict.reason:
             say(verdict.reason)
-        _show_example(say, verdict.counterexample)
+        _show_example(say, verdict)
     if report is not None:
-        say(f"structure: {_structure(report.structure)}")
+        say(f"structure: {_structure(report.structure, verdict.reason)}")
         if report.rounding is not verdict:
             say(f"rounding:  {_sentence(report.rounding)}")
         if report.data is not None:
             say(f"data:      {report.data.text}")
     if verdict is not None and verdict.equal is None:
-        _show_open(say, verdict)
+        for line in _open(verdict, report):
+            say(line)
     if certificate is not None:
         proven = verdict is not None and verdict.evidence is not None
         known = verdict is not None and verdict.equal is not None
@@ -343,22 +351,32 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         say(f"wrote {certificate}" if proven else f"no certificate: {why}")
 
 
-def _show_example(say: Any, example: Any) -> None:
-    if example is not None:
-        say(
-            f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}\n"
-            f"difference {example.difference:.6g}, allowed {example.allowed:.6g}"
-        )
+def _show_example(say: Any, verdict: Any) -> None:
+    example = verdict.counterexample
+    if example is None:
+        return
+    say(f"at x = {_numbers(example.x)}\n  a(x) = {_numbers(example.a)}\n  b(x) = {_numbers(example.b)}")
+    if verdict.margin is None:
+        say(f"difference {example.difference:.6g}, allowed {example.allowed:.6g}")
+    else:
+        say(f"class {example.a.argmax()} in a, and in b class {example.b.argmax()} is ahead of it")
 
 
-def _show_open(say: Any, verdict: Any) -> None:
-    """What is known where nothing is decided: the interval, what was tried, what to try next."""
+def _open(verdict: Any, report: Any = None) -> list[str]:
+    """What is known where nothing is decided: the interval, what was tried, what to try next.
+
+    Where all outputs are within ``e``, a class that is ahead by more than ``2 e`` is not beaten.
+    """
+    lines = []
     interval = getattr(verdict, "interval", None)
     if interval is not None:
-        say(f"the largest difference is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)")
+        lines.append(f"the largest difference is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)")
     slow = sorted(verdict.tried, key=lambda item: -item[1])
-    say("tried: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slow[:6]))
-    say(f"try next: {verdict.next_step}")
+    lines.append("tried: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slow[:6]))
+    near = None if report is None or verdict.margin != 0 else report.rounding.bound
+    ahead = f"--margin {2.1 * near:.2g} (the outputs are within {near:.3g}), or " if near else ""
+    lines.append(f"try next: {ahead}{verdict.next_step}")
+    return lines
 
 
 def _numbers(values: Any) -> str:
@@ -391,6 +409,7 @@ def diff(
 
     Exit codes: 0 nothing changed but order, scale and rounding, 1 something changed, 2 bad input.
     """
+    check_targets([plot], [a, b])
     found = fs.diff(*_programs_or_tensors(load, a, b), time_limit=time_limit)
     if plot is not None:
         fs.plot.save_figure(found.plot(), plot)

@@ -107,15 +107,18 @@ def equivalent_around(
     reach = float(real_array(radius, "radius", ndim=0))
     if not 0 < reach < math.inf:
         raise InputError(f"radius: expected a positive number, got {radius}")
+    if clip is not None and not clip[0] <= clip[1]:
+        raise InputError(f"clip: expected a lower and an upper end, got {clip[0]:g} and {clip[1]:g}")
     points = real_array(data, "data")
-    if points.ndim < 2 or points[0].size != (points[0].size if size is None else size):
+    width = 0 if points.ndim < 2 or not len(points) else points[0].size
+    if not width or width != (width if size is None else size):
         wanted = "so many numbers as the models have inputs" if size is None else f"{size} numbers"
         raise InputError(f"data: expected rows of {wanted}, got shape {points.shape}")
     run = Run.begin(progress)
     seconds = DEFAULT_SECONDS if time_limit is None else time_limit
     verdicts: list[Verdict] = []
     for box in balls(points.reshape(len(points), -1), reach, clip):
-        run.report(len(verdicts), len(points), f"{sum(v.equal is None for v in verdicts)} undecided")
+        run.report(len(verdicts), len(points), f"balls, {sum(v.equal is None for v in verdicts)} undecided")
         verdicts.append(
             equivalent(left, right, box, tolerance, seconds, len(verdicts), criterion=criterion, margin=margin)
         )

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from fiberscope.equality.counterexample import exact_outputs
-from fiberscope.equality.ladder import RUNGS, equivalent
+from fiberscope.equality.ladder import RUNGS, as_programs, equivalent
 from fiberscope.equality.question import DEFAULT_SECONDS, Question
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError, OutOfTimeError
+from fiberscope.extras import import_module
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.border import NetworkLike, as_network
+from fiberscope.network.border import NetworkLike
 from fiberscope.network.network import Network
 from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray, IntArray
@@ -42,6 +43,7 @@ class DataAgreement(Result):
 
     ``largest`` is the largest difference of an output, at sample ``worst``; there it is exact, rounded to nearest, if
     ``exact``. ``differing`` are the samples whose classes (the first largest output) differ, None with one output.
+    Live modules that are no programs are measured in their own precision, and have classes where they give a vector.
     """
 
     samples: int
@@ -94,15 +96,31 @@ def agreement(a: Network, b: Network, data: Any) -> DataAgreement:
     with np.errstate(over="ignore", invalid="ignore"):
         parts = np.array_split(points, -(-len(points) // _CHUNK))
         left, right = (np.concatenate([net(part) for part in parts]) for net in (a, b))
+    measured = _measured(left, right, a.out_size > 1)
+    if max(a.num_parameters, b.num_parameters) > _EXACT:
+        return measured
+    x = points[measured.worst]
+    largest = float(max(abs(p - q) for p, q in zip(exact_outputs(a, x), exact_outputs(b, x), strict=True)))
+    return replace(measured, largest=largest, exact=True)
+
+
+def _measured(left: FloatArray, right: FloatArray, classes: bool) -> DataAgreement:
+    """From what both give on the samples, a row for each."""
+    with np.errstate(over="ignore", invalid="ignore"):
         gaps = np.abs(left - right).max(axis=1)
     gaps = np.where(np.isnan(gaps), np.inf, gaps)
     worst = int(gaps.argmax())
-    largest, exact = float(gaps[worst]), False
-    if max(a.num_parameters, b.num_parameters) <= _EXACT:
-        pairs = zip(exact_outputs(a, points[worst]), exact_outputs(b, points[worst]), strict=True)
-        largest, exact = float(max(abs(p - q) for p, q in pairs)), True
-    differing = None if a.out_size == 1 else np.flatnonzero(left.argmax(axis=1) != right.argmax(axis=1))
-    return DataAgreement(len(points), largest, worst, exact, differing, left[worst], right[worst])
+    differing = np.flatnonzero(left.argmax(axis=1) != right.argmax(axis=1)) if classes else None
+    return DataAgreement(len(left), float(gaps[worst]), worst, False, differing, left[worst], right[worst])
+
+
+def _agreement_of_modules(a: Any, b: Any, data: Any) -> DataAgreement:
+    """How two live modules agree on samples."""
+    outputs_on = import_module("fiberscope.equality.beyond.live").outputs_on
+    (left, vector), (right, _) = (outputs_on(source, name, data) for source, name in ((a, "a"), (b, "b")))
+    if left.shape != right.shape:
+        raise InputError(f"outputs: expected as many of both, got {left.shape[1]} and {right.shape[1]} a sample")
+    return _measured(left, right, vector and left.shape[1] > 1)
 
 
 def structure(a: Network, b: Network, domain: Domain | None = None, time_limit: float = 10.0) -> Verdict | None:
@@ -130,6 +148,7 @@ def audit(
     data: Any = None,
     time_limit: float | None = None,
     seed: int = 0,
+    example: Any = None,
     **options: Any,
 ) -> Audit:
     """Four answers about two models: structure, rounding, data, and the question about a domain.
@@ -144,6 +163,9 @@ def audit(
         Samples ``(count, in_size)`` on which the two are compared besides; None for none.
     time_limit
         Seconds for all answers together; 60 for None.
+    example
+        Inputs of torch modules, as for :func:`fiberscope.equivalent`. With it, modules that are not piecewise linear
+        are compared too: by structure, and on ``data`` in the form that they take, such as a dict of token ids.
 
     Examples
     --------
@@ -154,8 +176,13 @@ def audit(
     >>> found.structure, found.rounding.equal, found.equal
     (None, False, True)
     """
-    a, b = as_network(a, "a"), as_network(b, "b")
     start, seconds = time.monotonic(), DEFAULT_SECONDS if time_limit is None else time_limit
+    programs = as_programs(a, b, example)
+    if programs is None:
+        verdict = equivalent(a, b, domain, tolerance, time_limit, seed, example, **options)
+        measured = None if data is None else _agreement_of_modules(a, b, data)
+        return Audit(verdict if verdict.equal else None, verdict, measured, verdict, time.monotonic() - start)
+    a, b = programs
     Question.of(
         a, b, domain, tolerance, seconds, seed, margin=options.get("margin")
     )  # what cannot be asked is refused before anything is done

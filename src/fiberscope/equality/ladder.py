@@ -29,7 +29,8 @@ from fiberscope.equality.verdict import Rung, Verdict
 from fiberscope.errors import InputError, OutOfTimeError, UnsupportedModelError
 from fiberscope.extras import import_module
 from fiberscope.geometry.domains import Domain
-from fiberscope.network.border import NetworkLike, as_network, library_of
+from fiberscope.network.border import NetworkLike, as_network, library_of, loaded
+from fiberscope.network.network import Network
 from fiberscope.run import Progress
 
 RUNGS: tuple[Rung, ...] = (
@@ -144,14 +145,12 @@ def equivalent(
         options = {"time_limit": time_limit, "seed": seed, "progress": progress, "jobs": jobs, "cluster": cluster}
         within: Verdict = bounded(a, b, domain, tolerance, ahead, equivalent, **options, state=state)
         return within
-    try:
-        a, b = as_network(a, "a", example), as_network(b, "b", example)
-    except (UnsupportedModelError, InputError):
-        if example is None or library_of(a) != "torch" or library_of(b) != "torch":
-            raise
+    programs = as_programs(a, b, example)
+    if programs is None:
         exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
         live: Verdict = import_module("fiberscope.equality.beyond.live").equivalent_modules(a, b, example, exactly)
         return replace(live, tolerance=tolerance, margin=ahead)
+    a, b = programs
     start = time.monotonic()
     question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
     if jobs != 1 or cluster is not None:
@@ -166,6 +165,30 @@ def equivalent(
     return replace(
         verdict, networks=(a, b), seconds=seconds, precision=question.precision, interval=known, tried=tuple(tried)
     )
+
+
+def as_programs(a: NetworkLike, b: NetworkLike, example: Any) -> tuple[Network, Network] | None:
+    """Both as networks; None where they are torch modules that are no programs, and an example says how they run."""
+    try:
+        return as_network(a, "a", example), as_network(b, "b", example)
+    except (UnsupportedModelError, InputError) as error:
+        live = [library_of(source) == "torch" for source in (a, b)]
+        if example is not None and all(live):
+            return None
+        if isinstance(error, InputError) and example is None and any(live) and not all(live):
+            return _of_one_shape(a, b, live[0])  # a module does not tell its inputs; its export does
+        if isinstance(error, InputError) or not all(live):
+            raise
+        raise UnsupportedModelError(f"{error}; with example=inputs such modules are compared by structure") from error
+
+
+def _of_one_shape(a: NetworkLike, b: NetworkLike, first: bool) -> tuple[Network, Network]:
+    """Both as networks, one of them, the first or the second, with inputs of the other one's shape."""
+    if first:
+        right = as_network(b, "b")
+        return loaded(a, right.input_shape, "a"), right
+    left = as_network(a, "a")
+    return left, loaded(b, left.input_shape, "b")
 
 
 def is_quantised_file(source: Any) -> bool:

@@ -110,6 +110,8 @@ class Question:
             raise InputError(f"margin: expected a number from 0 on, got {margin}")
         if margin is not None and a.out_size < 2:
             raise InputError(f"argmax: expected two outputs or more to choose a class from, got {a.out_size}")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise InputError(f"seed: expected a non-negative integer, got {seed!r}")
         where = domain_of(a, domain)
         left, right = where.view(a), where.view(b)
         allowed = None if tolerance is None else float(tolerance)

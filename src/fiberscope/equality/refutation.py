@@ -33,7 +33,8 @@ _EXACT = 30_000_000
 
 def different(question: Question, method: str, example: Counterexample, reason: str = "") -> Verdict:
     """The verdict of a counterexample."""
-    text = reason or "the outputs at x differ in exact arithmetic"
+    what = "outputs" if question.margin is None else "classes"
+    text = reason or f"the {what} at x differ in exact arithmetic"
     if question.tolerance is None and question.margin is None:
         text += f", by more than a few units of {question.rounding.precision} in every stored parameter explain"
     return answered(question, method, example, Check(True, text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from itertools import count
 from math import prod
 from typing import Any, assert_never
@@ -46,7 +47,7 @@ class Slopes(nn.Module):
         self.register_buffer("slopes", _tensor(slopes), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.where(x > 0, x, x * self.slopes)
+        return F.prelu(x, self.slopes)
 
 
 def _tensor(array: FloatArray) -> Tensor:
@@ -124,10 +125,9 @@ class Program(nn.Module):
                     return x
                 return (_shaped(x, node.shape) + self._number(index, "bias", node.bias_name)).flatten(1)
             case PiecewiseLinear():
-                x = values[node.source]
-                return torch.where(x > 0, x, x * self._number(index, "slopes", None))
+                return _bent(values[node.source], node.slopes, self._number(index, "slopes", None))
             case Add():
-                return torch.stack([values[s] for s in node.sources]).sum(0)
+                return reduce(torch.add, [values[s] for s in node.sources])
             case Concat():
                 parts = [_shaped(values[s], shape) for s, shape in zip(node.sources, node.shapes, strict=True)]
                 return torch.cat(parts, node.axis + 1).flatten(1)
@@ -220,6 +220,11 @@ def _shaped(x: Tensor, shape: Shape) -> Tensor:
     return x.reshape(len(x), *(shape or (1,)))
 
 
+def _bent(x: Tensor, slopes: FloatArray, numbers: Tensor) -> Tensor:
+    """An activation by its name: exporters would write a choice by ``x > 0`` as one that can jump."""
+    return F.prelu(x, numbers) if slopes.any() else torch.relu(x)
+
+
 def _apply(operator: Operator, x: Tensor, weight: Tensor, indices: Mapping[int, Tensor]) -> Tensor:
     for stage, (part, place) in enumerate(zip(operator.stages(), operator.places(), strict=True)):
         own = weight[place].reshape(part.coefficients.shape) if isinstance(operator, Composition) else weight
@@ -246,15 +251,15 @@ def _apply(operator: Operator, x: Tensor, weight: Tensor, indices: Mapping[int, 
 
 
 def _max_pool(node: MaxPool, x: Tensor) -> Tensor:
-    """Pad with minus infinity to exactly the rows and columns that the windows cover, then pool without padding."""
-    ends = [
-        (node.shape[1 + a] - 1) * node.stride[a]
-        + node.dilation[a] * (node.kernel[a] - 1)
-        + 1
-        - node.in_shape[1 + a]
-        - node.padding[a]
-        for a in (0, 1)
-    ]
-    pads = (node.padding[1], ends[1], node.padding[0], ends[0])
-    image = F.pad(_shaped(x, node.in_shape), pads, value=-torch.inf)
-    return F.max_pool2d(image, node.kernel, node.stride, 0, node.dilation).flatten(1)
+    """As torch pools where its padding means the same: others read that in an exported file.
+
+    Else pad with minus infinity to exactly the rows and columns that the windows cover, then pool without padding.
+    """
+    image, before = _shaped(x, node.in_shape), node.padding[:2]
+    reach = [node.dilation[a] * (node.kernel[a] - 1) + 1 for a in (0, 1)]
+    ends = [(node.shape[1 + a] - 1) * node.stride[a] + reach[a] - node.in_shape[1 + a] - before[a] for a in (0, 1)]
+    # torch leaves what is left of its padding on the far side unread
+    if all(0 <= before[a] - ends[a] < node.stride[a] and 2 * before[a] <= node.kernel[a] for a in (0, 1)):
+        return F.max_pool2d(image, node.kernel, node.stride, before, node.dilation).flatten(1)
+    padded = F.pad(image, (before[1], ends[1], before[0], ends[0]), value=-torch.inf)
+    return F.max_pool2d(padded, node.kernel, node.stride, 0, node.dilation).flatten(1)

@@ -40,6 +40,8 @@ def real_array(value: Any, name: str, *, ndim: int | None = None, finite: bool =
     array = np.asarray(array, dtype=np.float64)
     if finite and not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        if not where:
+            raise InputError(f"{name}: expected a finite number, got {array}")
         raise InputError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
     return array
 

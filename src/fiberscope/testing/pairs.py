@@ -27,8 +27,9 @@ from fiberscope.numerics.floats import FloatArray
 class LabelledPair:
     """Two networks; ``equal`` says whether ``max |a - b| <= tolerance`` for ``low <= x <= high``, everywhere for None.
 
-    A tolerance of 0 asks for the same real function, None for the same up to the rounding of what is stored. ``gap`` is
-    a difference that the two reach at ``at``, where they are different.
+    A tolerance of 0 asks for the same real function, None for the same up to the rounding of what is stored. With a
+    ``margin`` it says whether no class of ``a`` that is ahead by so much is beaten in ``b``, as ``criterion="argmax"``
+    asks. ``at`` is an input that shows it, where they are different.
     """
 
     name: str
@@ -40,6 +41,7 @@ class LabelledPair:
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
     at: tuple[float, ...] | None = None
+    margin: float | None = None
 
 
 def _net(seed: int = 0, widths: Sequence[int] = (2, 5, 4, 2)) -> Network:
@@ -74,11 +76,15 @@ def _rescaled() -> LabelledPair:
     return LabelledPair("rescaled", net, other, True, "neurons are multiplied by powers of two and divided out behind")
 
 
-def _image(fold: bool) -> Network:
+def _image(fold: bool, order: Sequence[int] = (0, 1)) -> Network:
+    """Two channels, in any order."""
     rng = np.random.default_rng(3)
     kernel, bias = rng.integers(-8, 9, (2, 1, 3, 3)) / 4.0, rng.integers(-8, 9, (2, 1, 1)) / 8.0
     scale, shift = np.array([2.0, 0.5]).reshape(2, 1, 1), np.array([0.25, -0.5]).reshape(2, 1, 1)
-    last = Dense(rng.integers(-8, 9, (2, 8)) / 4.0, (2, 2, 2))
+    matrix = rng.integers(-8, 9, (2, 8)) / 4.0
+    which = np.array(order)
+    kernel, bias, scale, shift = kernel[which], bias[which], scale[which], shift[which]
+    last = Dense(matrix.reshape(2, 2, 4)[:, which].reshape(2, 8), (2, 2, 2))
     edge = (1, 1, 1, 1)
     if fold:
         front: list[Node] = [
@@ -101,6 +107,31 @@ def _image(fold: bool) -> Network:
 def _folded() -> LabelledPair:
     why = "a batch normalisation is folded into the convolution before it"
     return LabelledPair("batch norm folded", _image(False), _image(True), True, why)
+
+
+def _channels() -> LabelledPair:
+    why = "the channels of a convolution stand in another order"
+    return LabelledPair("channels permuted", _image(True), _image(True, (1, 0)), True, why)
+
+
+def _idle() -> LabelledPair:
+    """An identity in front, a branch that is constant, and one that nobody reads."""
+    net = _net()
+    (V, W, U), (b, c, d) = net.weights, net.biases
+    nodes: list[Node] = [
+        Affine(0, Dense(np.eye(2)), np.zeros(2)),
+        Affine(1, Dense(V), b),
+        PiecewiseLinear(2, np.zeros(5), (5,)),
+        Affine(3, Dense(W), c - 0.75),
+        Affine(0, Dense(np.zeros((4, 2))), np.full(4, 0.75)),
+        PiecewiseLinear(5, np.zeros(4), (4,)),
+        Affine(0, Dense(V), b),
+        Add((4, 6), (4,)),
+        PiecewiseLinear(8, np.zeros(4), (4,)),
+        Affine(9, Dense(U), d),
+    ]
+    why = "an identity, a branch that is constant and one that nobody reads were added"
+    return LabelledPair("idle parts", net, Network.from_nodes(nodes, (2,)), True, why)
 
 
 def _fused() -> LabelledPair:
@@ -203,6 +234,9 @@ def _stored(kind: str) -> LabelledPair:
     def rounded(x: FloatArray) -> FloatArray:
         if kind == "float16":
             return x.astype(np.float16).astype(np.float64)
+        if kind == "bfloat16":  # eight bits, the first of which is not stored
+            mantissa, exponent = np.frexp(x)
+            return np.ldexp(np.round(mantissa * 256) / 256, exponent)
         step = float(2.0 ** np.ceil(np.log2(np.abs(x).max() / 127)))
         return np.round(x / step) * step
 
@@ -276,6 +310,14 @@ def _beyond_the_box() -> LabelledPair:
     return LabelledPair("equal on a smaller box", one.a, one.b, False, why, 0.0, (-4.0,), (1.0,), (-4.0,))
 
 
+def _flat() -> LabelledPair:
+    net = _net()
+    (V, W, U), biases = net.weights, net.biases
+    other = _chain([V + np.array([[0.0, 1.0]] * 5), W, U], biases)
+    why = "the second input counts otherwise, and is zero on the box"
+    return LabelledPair("a flat box", net, other, True, why, 0.0, (-1.0, 0.0), (1.0, 0.0))
+
+
 def _sliver() -> LabelledPair:
     """A tent of height 2^-12 over [1/2, 1/2 + 2^-10], added to an output."""
     net = _net(1, (2, 4, 1))
@@ -307,17 +349,22 @@ def _ulp(tolerance: float | None) -> LabelledPair:
     return LabelledPair(name, net, _chain([V, W, U], biases), False, why, 0.0, at=(0.0, 0.0))
 
 
-def _corner() -> LabelledPair:
-    """The second output is lifted by ``relu(x + y - 15/8)``, which is positive in a corner of the square only."""
+def _corner(name: str, margin: float | None = None) -> LabelledPair:
+    """The second output is lifted by ``16 relu(x + y - 15/8)``, which is positive in a corner of the square only.
+
+    There the first one, ``x + 1``, is ahead of ``y`` by 9/8 at most.
+    """
     identity = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 1.0]])
     bias = np.array([0.0, 0.0, 0.0, 0.0, -1.875])
     out = np.array([[1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0, 0.0]])
     lifted = out.copy()
-    lifted[1, 4] = 8.0
+    lifted[1, 4] = 16.0
     a, b = (_chain([identity, rows], [bias, np.array([1.0, 0.0])]) for rows in (out, lifted))
     low, high = _cube(2)
     why = "near the corner (1, 1) the second class wins in b, and nowhere else is anything changed"
-    return LabelledPair("a class in a corner", a, b, False, why, 0.5, low, high, (1.0, 1.0))
+    if margin:
+        return LabelledPair(name, a, b, True, f"{why}; a is ahead by less there", None, low, high, None, margin)
+    return LabelledPair(name, a, b, False, why, 0.5 if margin is None else None, low, high, (1.0, 1.0), margin)
 
 
 def formula(clauses: Sequence[Sequence[int]], variables: int) -> Network:
@@ -363,6 +410,8 @@ PAIRS: dict[str, Callable[[], LabelledPair]] = {
     "permuted": _permuted,
     "rescaled": _rescaled,
     "batch norm folded": _folded,
+    "channels permuted": _channels,
+    "idle parts": _idle,
     "fused": _fused,
     "unrolled": _unrolled,
     "residual, permuted": lambda: _residual(True),
@@ -372,16 +421,20 @@ PAIRS: dict[str, Callable[[], LabelledPair]] = {
     "pruned": _pruned,
     "a weight changed": _pruned_away,
     "float16 weights": lambda: _stored("float16"),
+    "bfloat16 weights": lambda: _stored("bfloat16"),
     "int8 weights": lambda: _stored("int8"),
     "float16 weights, exactly": _float16_exactly,
     "max trees": _trees,
     "equal on the box": _on_the_box,
     "equal on a smaller box": _beyond_the_box,
+    "a flat box": _flat,
     "a sliver": _sliver,
     "a sliver, within": _sliver_within,
     "one ulp": lambda: _ulp(0.0),
     "one ulp, up to rounding": lambda: _ulp(None),
-    "a class in a corner": _corner,
+    "values in a corner": lambda: _corner("values in a corner"),
+    "a class in a corner": lambda: _corner("a class in a corner", 0.0),
+    "a class in a corner, where a is sure": lambda: _corner("a class in a corner, where a is sure", 1.5),
     "no solution": lambda: _formula("no solution", [[1, 2], [1, -2], [-1, 2], [-1, -2]], 2, None),
     "no solution, parity": lambda: _formula(
         "no solution, parity", [*_PARITY, *([-l for l in clause] for clause in _PARITY)], 3, None

@@ -18,8 +18,9 @@ from fiberscope.equality.bounding.pairs import Pairing
 from fiberscope.equality.bounding.trees import Growing, leaves, tree_of
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs import split_boxes
 from fiberscope.equality.rungs.split_boxes import SplitBoxes, by_split_boxes
-from fiberscope.errors import InputError
+from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.network.network import Network
 from fiberscope.run import Run
 
@@ -231,3 +232,47 @@ def test_boxes_that_take_long_come_in_small_batches():
         bounder = Slow(seconds)
         Search(bounder, np.zeros(1), np.ones(1)).go(0.5, Run.begin(), most=200)
         assert max(bounder.counts) == most
+
+
+def test_a_look_that_runs_out_of_time_costs_no_bound(monkeypatch):
+    """What was bounded until then is told; it was lost, and the interval as wide as at the start."""
+    a, b = (Network.random((4, 16, 16, 1), seed) for seed in (0, 1))
+    question = Question.of(a, b, fs.Box.cube(4), 1e-3, 5.0)
+    question.record.attacked = True
+
+    def late(asked, points):
+        raise OutOfTimeError("the time is up")
+
+    monkeypatch.setattr(split_boxes, "excess", late)
+    assert by_split_boxes(question, 0.0) is None
+    search = question.record.search[1]
+    assert question.record.proven == search.bound < search.first
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_boxes_whose_bounds_ran_out_of_time_stay_open(calls):
+    """The bound of everything holds when a batch is interrupted, and the search can go on from there."""
+    pair = ChainPair.of(NET, OTHER)
+
+    class Late:
+        left = calls
+
+        def bounds(self, low, high):
+            self.left -= 1
+            if self.left < 0:
+                raise OutOfTimeError("the time is up")
+            return pair.bounds(low, high)
+
+    points = BOX.sample(4000, 1)
+    most = float(np.abs(NET(points) - OTHER(points)).max())
+    goal = 1.02 * most
+    bounder = Late()
+    search, whole = Search(bounder, BOX.low, BOX.high), Search(pair, BOX.low, BOX.high)
+    assert search.go(goal, Run.begin()) is False
+    assert most <= search.bound <= search.first
+    assert len(search.heap) == sum(node is None for node in search.tree.preorder())
+    lows, highs = leaves(list(search.tree.preorder()), BOX.low, BOX.high)
+    known = {(low.tobytes(), high.tobytes()) for _, _, low, high, _, _ in search.heap}
+    assert known == {(low.tobytes(), high.tobytes()) for low, high in zip(lows, highs, strict=True)}
+    bounder.left = 10**9
+    assert search.go(goal, Run.begin()) and whole.go(goal, Run.begin()) and search.bound <= goal

@@ -24,7 +24,7 @@ from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Space
 from fiberscope.modules.action import PERMUTATION, Group
 from fiberscope.modules.batches import batches
-from fiberscope.modules.calls import Inputs, Selector, call, meant, moved, tensors
+from fiberscope.modules.calls import Inputs, Selector, call, checked_call, meant, moved, tensors
 from fiberscope.modules.correspondence import corresponding
 from fiberscope.modules.derivatives import evaluating
 from fiberscope.modules.parametrisations import plain
@@ -33,6 +33,7 @@ from fiberscope.modules.tracing.groups import groups_of, own_tensors, traced
 from fiberscope.network.action.element import Element
 from fiberscope.network.border import as_torch
 from fiberscope.network.source import coarsest
+from fiberscope.numerics.floats import FloatArray
 from fiberscope.numerics.ulps import ROUNDINGS, Rounding
 from fiberscope.results import hidden
 
@@ -147,6 +148,21 @@ def _programs(a: nn.Module, b: nn.Module, inputs: Inputs, output: Selector) -> l
 def _permutable(module: nn.Module, inputs: Inputs, output: Selector) -> tuple[Group, ...]:
     """Groups of neurons whose order the program does not see."""
     return tuple(g for g in groups_of(traced(*_double(module, inputs), output)) if g.kind == PERMUTATION)
+
+
+def outputs_on(source: Any, name: str, data: Any) -> tuple[FloatArray, bool]:
+    """What a module computes on samples in its own precision, a row for each; and whether that is one vector.
+
+    >>> outputs_on(nn.Identity(), "a", torch.ones(2, 3))[0].shape
+    (2, 3)
+    """
+    module, rows, vector = plain(as_torch(source, name)), [], True
+    for inputs, _ in batches(data, module):
+        with torch.no_grad(), evaluating(module):
+            found = meant(checked_call(module, inputs))
+        vector = vector and len(found) == 1 and found[0].dim() == 2
+        rows.append(torch.cat([t.double().flatten(1) for t in found], dim=1).cpu().numpy())
+    return np.concatenate(rows), vector
 
 
 def verify_modules(found: Any, a: Any, b: Any, example: Any) -> tuple[bool, str, bool]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fiberscope.equality.bounding.chains import Bounds
 from fiberscope.equality.bounding.trees import Growing, Tree, halves, leaves
+from fiberscope.errors import OutOfTimeError
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.run import Run
 
@@ -104,7 +105,10 @@ class Search:
                 return False
             if run.is_over or self.spent(goal):
                 return False
-            points = self._round(goal, exactly)
+            try:
+                points = self._round(goal, exactly)
+            except OutOfTimeError:
+                return False
             run.report(self.boxes, None, f"bound {self.bound:.4g}, {len(self.heap)} boxes open")
             if look is not None and len(points) and look(points):
                 return False
@@ -147,22 +151,37 @@ class Search:
         return False
 
     def _round(self, goal: float, exactly: Exactly | None) -> FloatArray:
-        """Split the boxes with the largest bounds; the points that their parts propose."""
+        """Split the boxes with the largest bounds; the points that their parts propose.
+
+        Where the time is up on the way, parts that were not bounded stay open with the bound of the whole.
+        """
         numbers: list[int] = []
         lows: list[FloatArray] = []
         highs: list[FloatArray] = []
+        wholes: list[Entry] = []
         most = min(2 * min(max(BATCH, len(self.heap) // 8), LARGE_BATCH), self._at_once)
-        while self.heap and len(numbers) < most and -self.heap[0][0] > goal:
-            entry = heapq.heappop(self.heap)
-            if self._settled(entry, exactly):
-                continue
-            _, node, low, high, d, _ = entry
-            cut = (d, float(0.5 * low[d] + 0.5 * high[d]))
-            first = self.tree.split(node, cut)
-            numbers += [first, first + 1]
-            for bottom, top in halves(low, high, *cut):
-                lows.append(bottom)
-                highs.append(top)
-        if not numbers:
-            return np.zeros((0, self._first_points.shape[1]))
-        return self._add(numbers, np.array(lows), np.array(highs))
+        entry: Entry | None = None
+        try:
+            while self.heap and len(numbers) < most and -self.heap[0][0] > goal:
+                entry = heapq.heappop(self.heap)
+                if self._settled(entry, exactly):
+                    entry = None
+                    continue
+                _, node, low, high, d, _ = entry
+                cut = (d, float(0.5 * low[d] + 0.5 * high[d]))
+                first = self.tree.split(node, cut)
+                numbers += [first, first + 1]
+                for bottom, top in halves(low, high, *cut):
+                    lows.append(bottom)
+                    highs.append(top)
+                wholes.append(entry)
+            if not numbers:
+                return np.zeros((0, self._first_points.shape[1]))
+            return self._add(numbers, np.array(lows), np.array(highs))
+        except OutOfTimeError:
+            if entry is not None and not (wholes and wholes[-1] is entry):
+                heapq.heappush(self.heap, entry)
+            for k, number in enumerate(numbers):
+                bound, _, _, _, d, opened = wholes[k // 2]
+                heapq.heappush(self.heap, (bound, number, lows[k], highs[k], d, opened))
+            raise

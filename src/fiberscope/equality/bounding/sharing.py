@@ -8,6 +8,8 @@ verdict and the certificate, is the same on every backend.
 from __future__ import annotations
 
 import json
+import math
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,7 +59,6 @@ class Subtree(NamedTuple):
     high: FloatArray
     dimension: IntArray
     opened: IntArray
-    closed: list[int]
     boxes: int
     x: FloatArray | None
     gap: float
@@ -76,13 +77,13 @@ def explored(task: OpenBox) -> Subtree:
     search.go(task.goal, ENDLESS.within(task.seconds), look)
     left = {node: (-bound, d, opened) for bound, node, _, _, d, opened in search.heap}
     leaves = search.tree.graft_order()
-    kept = [left.get(node, (-np.inf, -1, 0)) for node in leaves]
+    # what is proven is in the heap too; what is not there could not be split any more, and is open for ever
+    kept = [left.get(node, (search.stuck, -1, 1)) for node in leaves]
     return Subtree(
         search.tree.preorder(),
         np.array([bound for bound, _, _ in kept]),
         np.array([d for _, d, _ in kept], dtype=np.int64),
         np.array([opened for _, _, opened in kept], dtype=np.int64),
-        [k for k, node in enumerate(leaves) if node not in left],
         search.boxes,
         question.record.x,
         question.record.gap,
@@ -92,8 +93,11 @@ def explored(task: OpenBox) -> Subtree:
 def share_out(
     question: Question, pairing: Pairing, search: Search, goal: float, backend: Backend, exactly: Exactly | None
 ) -> bool:
-    """Rounds of tasks until the goal is reached (true), a point passes it, or the time is up (false)."""
-    run, number = question.run, 0
+    """Rounds of tasks until the goal is reached (true), a point passes it, or the time is up (false).
+
+    After a round the state is written, if that is wanted.
+    """
+    run, number, written = question.run, 0, -math.inf
     bare = replace(question, run=ENDLESS, record=Record(), notes=[])
     places = max(1, backend.jobs) if backend.jobs != -1 else 8
     if not search.go(goal, run, None, exactly, most=search.boxes + 2 * PORTION * places) and not run.is_over:
@@ -114,6 +118,9 @@ def share_out(
                     raise InputError(f"a worker failed: {found.error}")
                 _joined(question, search, entry, found.value)
             run.report(search.boxes, None, f"bound {search.bound:.4g}, {len(search.heap)} boxes open")
+            if question.state is not None and time.monotonic() - written > SECONDS:
+                save_state(question.state, question, pairing, search)
+                written = time.monotonic()
             if question.record.gap > goal:
                 return False
     return search.bound <= goal

@@ -78,10 +78,15 @@ def network_to_dict(net: Network, path: Path | str | None) -> dict[str, Any]:
     if path is not None:
         return {"path": str(Path(path).resolve())}
     with tempfile.TemporaryDirectory() as folder:
-        name = "net.npz" if net.is_chain else "net.onnx"
+        # reading ONNX leaves out what nobody reads, and the hash of the program would be another
+        name = "net.npz" if net.is_chain or _has_dead_ends(net) else "net.onnx"
         file = Path(folder) / name
         save(net, file)
         return {"file": name, "base64": base64.b64encode(file.read_bytes()).decode()}
+
+
+def _has_dead_ends(net: Network) -> bool:
+    return not {*range(1, len(net.nodes))} <= {source for node in net.nodes for source in node.sources}
 
 
 def network_from_dict(found: Any, weights: str) -> Network:

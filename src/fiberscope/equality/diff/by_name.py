@@ -47,7 +47,10 @@ def compared(name: str, a: FloatArray, b: FloatArray, rounding: Rounding) -> Cha
     reordered = 0
     if not _near(a, b, rounding):
         moved = _matched(a, b)
-        if moved is not None and _norm(moved[0] - b) < _norm(a - b) / 2:
+        # single numbers always come nearer when they are sorted: in an array of them order is believed only if all fit
+        if moved is not None and (
+            _near(moved[0], b, rounding) if a.ndim == 1 else _norm(moved[0] - b) < _norm(a - b) / 2
+        ):
             a, reordered = moved
     gap = np.abs(a - b)
     status = SAME if not gap.any() else ROUNDED if _near(a, b, rounding) else CHANGED
@@ -57,7 +60,10 @@ def compared(name: str, a: FloatArray, b: FloatArray, rounding: Rounding) -> Cha
     change = 0.0 if not gap.any() else _norm(gap) / size if size else None
     pruned = _lost_rows(a, b)
     grid, grids = (None, 0) if status == SAME else new_grid(a, b, rounding)
-    return Change(name, status, rows, change, float(gap.max(initial=0.0)), pruned, 0, reordered, 0, (1, 1), grid, grids)
+    zeroed = int(((a != 0) & (b == 0)).sum())
+    return Change(
+        name, status, rows, change, float(gap.max(initial=0.0)), pruned, 0, reordered, 0, (1, 1), grid, grids, zeroed
+    )
 
 
 def _near(a: FloatArray, b: FloatArray, rounding: Rounding) -> bool:

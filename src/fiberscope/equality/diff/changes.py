@@ -20,7 +20,8 @@ class Change(Result):
     ``largest`` the largest difference of a number. ``pruned`` neurons of ``a`` have none in ``b`` (or only zeros),
     ``new`` ones of ``b`` have none in ``a``; ``reordered`` and ``rescaled`` ones do not change the function. ``maps``
     are the affine maps that the layer is made of in ``a`` and in ``b``. ``grid`` is what the numbers of ``b`` lie on
-    where those of ``a`` do not: they are quantised; ``grids`` is how many rows have a grid of their own.
+    where those of ``a`` do not: they are quantised; ``grids`` is how many rows have a grid of their own. ``zeroed``
+    numbers are zero in ``b`` alone.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Change(Result):
     maps: tuple[int, int] = (1, 1)
     grid: Grid | None = None
     grids: int = 0
+    zeroed: int = 0
 
     @property
     def remarks(self) -> str:
@@ -48,6 +50,8 @@ class Change(Result):
         if self.maps[0] != self.maps[1]:
             word = "fused" if self.maps[1] < self.maps[0] else "split"
             found.append(f"{word} {self.maps[0]} -> {self.maps[1]} maps")
+        if self.zeroed and self.grid is None:  # on a grid small numbers are zero
+            found.append(f"{self.zeroed} numbers set to zero")
         if self.grid is not None:
             where = f"{self.grids} rows on grids, the first of" if self.grids else "on a grid of"
             zero = "" if self.grid.zero is None else f", zero point {self.grid.zero}"

@@ -63,6 +63,13 @@ def _tensors(a: Any, b: Any, time_limit: float | None, error: FiberscopeError) -
     names = import_module("fiberscope.equality.diff.by_name", "comparing checkpoints by their tensors")
     left, right = names.tensors_of(a), names.tensors_of(b)
     if left is None or right is None:
+        if left is not None or right is not None:
+            program, other = (a, b) if left is None else (b, a)
+            as_network(program)  # what is no program either says so itself
+            if isinstance(other, str | Path) and Path(other).is_dir():
+                raise InputError(
+                    f"{other}: expected two programs or two sets of tensors, got tensors beside a program"
+                ) from error
         raise error
     found: Difference = names.by_tensors(left, right, Run.begin(time_limit=60.0 if time_limit is None else time_limit))
     return found

@@ -91,7 +91,7 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     members, factors = claim.members[which], claim.factors[which]
     p = rows_of(left.form, left.read, members, factors)
     q = rows_of(right.form, right.read, which)
-    change, largest = _apart(p, q)
+    change, largest, zeroed = _apart(p, q)
     worst = float(right.nearness[which].max(initial=0.0))
     reps = (left.claim.values == mine) & (left.claim.ways == TWIN)
     met = {
@@ -108,7 +108,7 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     return Change(
         name, _status(worst, largest, rounding), channels, change, largest, pruned, new,
         int((members != which).sum()), int((np.abs(factors - 1) > rounding.share).sum()), (own.maps, other.maps), grid,
-        grids,
+        grids, zeroed,
     )  # fmt: skip
 
 
@@ -120,27 +120,31 @@ def _output(numbering: Numbering, asked: Question) -> Change:
     a, b = numbering.outputs()
     worst = compare(a, b, {name: name for name in b.pieces}, asked.rounding).residual
     own, theirs = (_segment(net, len(net.nodes)) for net in (asked.a, asked.b))
-    change, largest = _apart(a, b)
+    change, largest, zeroed = _apart(a, b)
     grid, grids = (None, 0)
     if own.numbers is not None and theirs.numbers is not None:
         grid, grids = new_grid(own.numbers, theirs.numbers, asked.rounding)
     size, maps = a.offset.size, (own.maps, theirs.maps)
     status = _status(worst, largest, asked.rounding)
-    return Change(own.name or "output", status, (size, size), change, largest, maps=maps, grid=grid, grids=grids)
+    return Change(
+        own.name or "output", status, (size, size), change, largest, maps=maps, grid=grid, grids=grids, zeroed=zeroed
+    )
 
 
-def _apart(a: ComposedMap, b: ComposedMap) -> tuple[float | None, float]:
-    """The norm of the difference over the norm of the first, and the largest difference of a number."""
-    total, size, largest = 0.0, 0.0, 0.0
+def _apart(a: ComposedMap, b: ComposedMap) -> tuple[float | None, float, int]:
+    """The norm of the difference over the norm of the first, the largest difference of a number, and how many of the
+    coefficients have become zero."""
+    total, size, largest, zeroed = 0.0, 0.0, 0.0, 0
     for name in {**a.pieces, **b.pieces}:
         (p, _), (q, _) = in_one_layout(a.pieces.get(name), b.pieces.get(name))
         gap = np.abs(p.coefficients - q.coefficients)
         total, size = total + float((gap**2).sum()), size + float((p.coefficients**2).sum())
         largest = max(largest, float(gap.max(initial=0.0)))
+        zeroed += int(((p.coefficients != 0) & (q.coefficients == 0)).sum())
     gap = np.abs(a.offset - b.offset)
     largest = max(largest, float(gap.max(initial=0.0)))
     total, size = total + float((gap**2).sum()), size + float((a.offset**2).sum())
-    return (None if size == 0 else float(np.sqrt(total / size))), largest
+    return (None if size == 0 else float(np.sqrt(total / size))), largest, zeroed
 
 
 def _segment(net: Network, value: int) -> _Segment:

@@ -20,8 +20,8 @@ from fiberscope.network.operators import Scale
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.numerics.ulps import Rounding, nearest_power
 
-PROBES = 3
-"""Random values that a map is applied to."""
+PROBES, MANY = 3, 48
+"""Random values that a map is applied to: enough to find what is the same, and to tell what is only alike."""
 
 POSITIONS = 32
 """Pixels of a channel that are looked at."""
@@ -54,12 +54,14 @@ class ChannelSearch:
         self._kinds: dict[bytes, int] = {}
         self._known: dict[int, _Known] = {}
         self._probes: dict[int, FloatArray] = {}
-        self._constant = self._rng.normal(size=(PROBES, 1))
+        self._count = MANY if loose else PROBES
+        self._spread = float(np.sqrt(self._count / PROBES))  # entries of directions are the smaller the more there are
+        self._constant = self._rng.normal(size=(self._count, 1))
 
     def __call__(self, numbering: Numbering, number: int, gate: Gate, form: ComposedMap) -> Claim | None:
         read = numbering.views[number]
         claim = Claim.own(number, read.channels)
-        self._probes[number] = self._rng.normal(size=(PROBES, _given_size(gate, form)))
+        self._probes[number] = self._rng.normal(size=(self._count, _given_size(gate, form)))
         with np.errstate(over="ignore", invalid="ignore"):
             seen = self._seen(numbering, number, form)
             lengths = np.sqrt((seen**2).sum(axis=1))
@@ -95,7 +97,7 @@ class ChannelSearch:
 
     def _of(self, name: int, size: int) -> FloatArray:
         if name not in self._probes:
-            self._probes[name] = self._rng.normal(size=(PROBES, size))
+            self._probes[name] = self._rng.normal(size=(self._count, size))
         return self._probes[name]
 
     def _twins(
@@ -120,7 +122,7 @@ class ChannelSearch:
                 options = best[k][np.isfinite(products[k, best[k]])]
                 if not options.size or not sizes[c, 0] > 0:
                     continue
-                apart = np.abs(pool[options] - directions[c]).max(axis=1)
+                apart = self._spread * np.abs(pool[options] - directions[c]).max(axis=1)
                 one = int(options[apart.argmin()])
                 if apart.min() > NEAR or not size[one, 0] > 0:
                     continue
@@ -168,8 +170,10 @@ class ChannelSearch:
                 alike = (directions[rows] * pool[columns]).sum(axis=1) >= self.least
                 rows, columns = rows[alike], columns[alike]
                 values[rows], members[rows] = owner[columns], member[columns]
-                apart = np.abs(directions[rows] - pool[columns]).max(axis=1, initial=0.0)
+                apart = self._spread * np.abs(directions[rows] - pool[columns]).max(axis=1, initial=0.0)
                 quotients = _quotients(sizes[rows], size[columns])
+                # what lost a part of its inputs is shorter and not rescaled
+                quotients = np.where(np.abs(quotients - 1) <= 4 * apart, 1.0, quotients)
                 factors[rows] = _simple(quotients, apart, numbering.question.rounding)
         return Claim(ways, values, members, factors)
 

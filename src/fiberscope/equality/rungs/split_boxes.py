@@ -173,6 +173,12 @@ class Looker:
     example: Counterexample | None
 
     def __call__(self, points: FloatArray) -> bool:
+        """False too when the time is up on the way: the search around it ends by itself, and keeps what it bounded."""
+        with suppress(OutOfTimeError):
+            return self._decides(points)
+        return False
+
+    def _decides(self, points: FloatArray) -> bool:
         question = self.question
         gaps = excess(question, points)
         top = float(gaps.max(initial=-np.inf))
