@@ -387,3 +387,31 @@ def test_a_file_that_quantises_its_constants_alone_is_plain(tmp_path):
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)), path)
     assert not is_quantised(path)
     assert fs.equivalent(path, fs.load(path), tolerance=0).equal is True
+
+
+def test_a_clip_that_rounding_reaches_is_kept(tmp_path):
+    """``10 round(x)`` is clipped at 7, and ``10 x`` is not on the box; the same rounding is subtracted unclipped."""
+    constants = {"s": np.float32(1), "t": np.float32(7 / 127), "z": np.int8(0), "w": [[10]], "v": [[-10]], "k": [[0]]}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1]) for name in "xy"]
+    rounded = [
+        helper.make_node(op, inputs.split(), [made])
+        for op, inputs, made in (
+            ("QuantizeLinear", "x s z", "p"), ("DequantizeLinear", "p s z", "q"), ("Gemm", "q w", "a"),
+            ("QuantizeLinear", "a t z", "b"), ("DequantizeLinear", "b t z", "c"), ("Gemm", "q v", "d"),
+            ("Add", "c d", "y"),
+        )
+    ]  # fmt: skip
+    paths = []
+    for name, nodes in (("zero.onnx", [helper.make_node("Gemm", ["x", "k"], ["y"])]), ("int8.onnx", rounded)):
+        inits = [numpy_helper.from_array(np.asarray(v, np.asarray(v).dtype if np.ndim(v) == 0 else np.float32), k)
+                 for k, v in constants.items()]  # fmt: skip
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)
+        paths.append(tmp_path / name)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), paths[-1])
+    x = np.linspace(0, 0.6, 61, dtype=np.float32)[:, None]
+    seen = np.abs(ReferenceEvaluator(str(paths[1])).run(None, {"x": x})[0]).max()
+    assert seen == 3
+    box = fs.Box([0.0], [0.6])
+    assert fs.equivalent(*paths, box, 1.0, time_limit=1).equal is None
+    verdict = fs.equivalent(*paths, box, 10.0)
+    assert verdict.equal and verdict.bound >= seen
