@@ -101,7 +101,9 @@ def _matched(asked: Question, numbering: Numbering, alignment: Alignment | None)
                 found.append(change)
             continue
         counterpart = 0 if alignment is None else numbering.first + alignment.order[number - 1] + 1
-        kept = None if not counterpart or counterpart in taken else _kept(name, numbering, number, counterpart, own)
+        kept = None
+        if counterpart in numbering.switches and counterpart not in taken:
+            kept = _kept(name, numbering, number, counterpart, own)
         if kept is not None:
             taken.add(counterpart)
         if own.maps:
