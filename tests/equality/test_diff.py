@@ -74,6 +74,68 @@ def test_a_change_is_told_where_it_is():
     assert len(found._columns()["name"]) == 4
 
 
+def test_terms_that_cancelled_when_batch_normalisation_was_folded():
+    rng = np.random.default_rng(0)
+    w, b, mean, scale = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 4), 6, 6, 6))
+    shift = -(b - mean) * scale
+    folds = [(b - mean) * scale + shift, b * scale + (shift - mean * scale)]  # as two exporters do it
+    rest = rng.normal(size=(2, 6)).astype(np.float32), np.zeros(2, np.float32)
+    a, c = (fs.Network([w * scale[:, None], rest[0]], [bias, rest[1]]) for bias in folds)
+    assert not folds[0].any() and folds[1].any()
+    found = fs.diff(a, c)
+    assert found.same and found.layers[0].status == "rounded" and found.layers[0].largest == np.abs(folds[1]).max()
+    moved = fs.Network([w * scale[:, None], rest[0]], [folds[0] + np.float32(1e-5), rest[1]])
+    assert fs.diff(a, moved).layers[0].status == fs.diff(moved, a).layers[0].status == "changed"
+    order = rng.permutation(6)
+    mixed = fs.Network([(w * scale[:, None])[order], rest[0][:, order]], [folds[1][order], rest[1]])
+    assert fs.diff(a, mixed).same and fs.diff(a, mixed).layers[0].reordered
+
+
+def test_layers_without_neurons_of_their_own_are_compared_too():
+    rng = np.random.default_rng(1)
+    w, u, out = rng.normal(size=(4, 3)), rng.normal(size=(4, 4)), rng.normal(size=(2, 4))
+    last = np.zeros(2)
+    constant = fs.Network([w, 0 * u, u, out], [np.ones(4), np.ones(4), -np.ones(4), last])
+    passed = fs.Network([w, np.eye(4), u, out], [np.ones(4), np.zeros(4), -np.ones(4), last])
+    for net in (constant, passed):
+        assert not fs.diff(net, net).remarks
+        changed = fs.Network([*net.weights[:-1], out + 1], [*net.biases[:-1], last])
+        assert [layer.status for layer in fs.diff(net, changed).layers] == ["same", "same", "same", "changed"]
+
+
+def test_slopes_are_stored_numbers_too():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 5), nn.PReLU(init=0.01), nn.Linear(5, 2))
+    half = copy.deepcopy(net).half()
+    found = fs.diff(net, half)
+    assert found.same and found.precision == "float16" and found.layers[0].status == "rounded"
+    with torch.no_grad():
+        half[1].weight.fill_(0.02)
+    assert not fs.diff(net, half).same
+
+
+def test_pools_stay_where_they_stood_if_that_agrees():
+    class Pooled(nn.Module):
+        """The pool can be put before the activation, unless something stands between the two."""
+
+        def __init__(self, between: float) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.pool, self.last, self.between = (
+                nn.Conv2d(1, 2, 3),
+                nn.MaxPool2d(2),
+                nn.Linear(2, 2),
+                between,
+            )
+
+        def forward(self, x):
+            value = torch.relu(self.first(x))
+            return self.last(self.pool(value if self.between == 1 else value * self.between / self.between).flatten(1))
+
+    found = fs.diff(*(fs.load(Pooled(between).eval(), (1, 4, 4)) for between in (1.0, 2.0)))
+    assert found.same and {layer.status for layer in found.layers} == {"same"}
+
+
 def test_layers_come_and_go():
     rng = np.random.default_rng(0)
     w, v, u = rng.normal(size=(4, 3)), rng.normal(size=(5, 4)), rng.normal(size=(2, 5))

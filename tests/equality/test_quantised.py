@@ -339,3 +339,79 @@ def test_a_constant_that_is_quantised_without_a_zero_point(tmp_path):
     w = np.float32([[0.5, -0.25, 3, -0.1], [-2, -40, 40, 0]])
     made = graph_file(tmp_path / "w.onnx", [*nodes, node("Gemm", "x wd", "y", transB=1)], w=w, s=np.float32(0.25))
     assert (fs.load(made).weights[0] == np.clip(np.rint(w / 0.25), -128, 127) * 0.25).all()
+
+
+def test_a_clip_behind_a_quantiser_leaves_its_rounding(tmp_path):
+    """Two clips in a row are one, but the first one of these rounds besides."""
+    clip = helper.make_node("Clip", ["d", "low", "high"], ["y"])
+    pair = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+    ]
+    plain = [helper.make_node("Identity", ["x"], ["d"])]
+    constants = {"s": np.float32(0.5), "z": np.int8(0), "low": np.float32(-1), "high": np.float32(2)}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy"]
+    paths = []
+    for name, nodes in (("float.onnx", plain), ("int8.onnx", pair)):
+        graph = helper.make_graph(
+            [*nodes, clip],
+            "g",
+            ends[:1],
+            ends[1:],
+            [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+        )
+        paths.append(tmp_path / name)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), paths[-1])
+    assert len(load_quantised(paths[1]).halves) == 1
+    box = fs.Box([-3.0, -3.0], [3.0, 3.0])
+    x = np.random.default_rng(0).uniform(-3, 3, (200, 2)).astype(np.float32)
+    seen = np.abs(np.subtract(*(ReferenceEvaluator(str(path)).run(None, {"x": x})[0] for path in paths))).max()
+    assert 0.24 < seen <= 0.25
+    assert fs.equivalent(*paths, box, 0.2, time_limit=1).equal is None
+    verdict = fs.equivalent(*paths, box, 0.26)
+    assert verdict.equal and seen <= verdict.bound == pytest.approx(0.25)
+    with pytest.raises(fs.InputError, match="in no other file"):
+        verdict.save(tmp_path / "proof.json", tuple(paths))
+
+
+def test_a_file_that_quantises_its_constants_alone_is_plain(tmp_path):
+    w = np.array([[0.3, -0.7], [1.1, 0.2]], np.float32)
+    path, constants = tmp_path / "net.onnx", {"w": w, "s": np.float32(0.01), "z": np.int8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["w", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["v"]),
+        helper.make_node("Gemm", ["x", "v"], ["y"], transB=1),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy"]
+    inits = [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)), path)
+    assert not is_quantised(path)
+    assert fs.equivalent(path, fs.load(path), tolerance=0).equal is True
+
+
+def test_a_clip_that_rounding_reaches_is_kept(tmp_path):
+    """``10 round(x)`` is clipped at 7, and ``10 x`` is not on the box; the same rounding is subtracted unclipped."""
+    constants = {"s": np.float32(1), "t": np.float32(7 / 127), "z": np.int8(0), "w": [[10]], "v": [[-10]], "k": [[0]]}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 1]) for name in "xy"]
+    rounded = [
+        helper.make_node(op, inputs.split(), [made])
+        for op, inputs, made in (
+            ("QuantizeLinear", "x s z", "p"), ("DequantizeLinear", "p s z", "q"), ("Gemm", "q w", "a"),
+            ("QuantizeLinear", "a t z", "b"), ("DequantizeLinear", "b t z", "c"), ("Gemm", "q v", "d"),
+            ("Add", "c d", "y"),
+        )
+    ]  # fmt: skip
+    paths = []
+    for name, nodes in (("zero.onnx", [helper.make_node("Gemm", ["x", "k"], ["y"])]), ("int8.onnx", rounded)):
+        inits = [numpy_helper.from_array(np.asarray(v, np.asarray(v).dtype if np.ndim(v) == 0 else np.float32), k)
+                 for k, v in constants.items()]  # fmt: skip
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)
+        paths.append(tmp_path / name)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), paths[-1])
+    x = np.linspace(0, 0.6, 61, dtype=np.float32)[:, None]
+    seen = np.abs(ReferenceEvaluator(str(paths[1])).run(None, {"x": x})[0]).max()
+    assert seen == 3
+    box = fs.Box([0.0], [0.6])
+    assert fs.equivalent(*paths, box, 1.0, time_limit=1).equal is None
+    verdict = fs.equivalent(*paths, box, 10.0)
+    assert verdict.equal and verdict.bound >= seen

@@ -119,6 +119,7 @@ class Verdict(Result):
         """Write a certificate that :func:`fiberscope.verify` can replay.
 
         The networks go into the file, or, with ``models``, their paths; in either case with a hash of their content.
+        Of quantised graphs there are no paths: their programs with inputs for rounding go into the file.
         """
         import_module("fiberscope.equality.certificates.encoding").write_certificate(path, self, models)
 

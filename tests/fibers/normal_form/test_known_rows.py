@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fiberscope as fs
-from fiberscope.fibers.normal_form.table import Known
+from fiberscope.fibers.normal_form.program_forms import normal_form
+from fiberscope.fibers.normal_form.table import Known, Table
+from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.floats import FloatArray, U
 
 ENTRIES = st.sampled_from((-1.0, -0.5, 0.0, 0.5, 1.0, 1.0 - U, 1.0 + 2 * U, 1e-300, np.inf, np.nan))
@@ -51,3 +54,10 @@ def test_wide_layers_keep_the_deadline() -> None:
         fs.equivalent(net, other, fs.Box.cube(2), time_limit=0.4)
         taken.append(time.process_time() - start)
     assert min(taken) < 1.4
+
+
+def test_pools_look_at_the_clock():
+    pool = fs.Network.from_nodes([MaxPool(0, (1, 3, 3), (2, 2), (1, 1))], (1, 3, 3))
+    with pytest.raises(fs.TooLargeError, match="out of time"):
+        normal_form(pool, Table(9, deadline=0.0))
+    assert len(normal_form(pool, Table(9))) == 4

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import fiberscope as fs
 from fiberscope.geometry.ranges.domain_roles import domain_roles, roles
 from fiberscope.geometry.ranges.intervals import ranges
+from fiberscope.geometry.ranges.relaxation import Relaxation
 from fiberscope.geometry.regions import regions
+from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
-from fiberscope.network.nodes import PiecewiseLinear
+from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear
 from fiberscope.testing import CASES, case, fraction_values
 from fiberscope.testing.strategies import chains
 
@@ -126,3 +128,29 @@ def test_a_point_outside_by_rounding_shows_nothing():
     net = Network([[[0.0], [-0.9], [0.0]], np.zeros((2, 3))], [[0.0, 0.6, 0.0], [0.0, 0.0]])
     domain = fs.Polytope([[-1.0], [1.0], [0.9], [0.2]], [2.0, 1.0, 0.6, 0.2])
     assert not domain_roles(net, domain).switching[1]
+
+
+def test_equal_entries_of_pools_take_no_exact_numbers(monkeypatch):
+    """Behind activations most windows hold zeros, which float bounds do not tell apart, and which no role asks for."""
+    rng = np.random.default_rng(0)
+    kernels = rng.normal(size=(4, 1, 3, 3)), rng.normal(size=(3, 4, 2, 2))
+    nodes = [
+        Affine(0, Convolution(kernels[0], (1, 8, 8))),
+        PiecewiseLinear(1, 0.0, (4, 6, 6)),
+        MaxPool(2, (4, 6, 6), (3, 3), (1, 1)),
+        Affine(3, Convolution(kernels[1], (4, 4, 4)), rng.normal(size=(3, 1, 1))),
+        PiecewiseLinear(4, 0.0, (3, 3, 3)),
+    ]
+    net = Network.from_nodes(nodes, (1, 8, 8))
+    asked, signs = [], Network.signs
+    monkeypatch.setattr(Network, "signs", lambda self, X: asked.append(len(X)) or signs(self, X))
+    found = domain_roles(net, fs.Box.cube(64, -1.0, 1.0))
+    assert not asked and found.switching.sum() > 100
+
+
+def test_neurons_that_floats_leave_open_are_worth_exact_numbers(monkeypatch):
+    """A neuron that is ``2^-70 x``, behind two terms that cancel."""
+    tiny = 2.0**-70
+    net = Network([[[1.0]] * 3, [[1.0, -1.0, tiny]], [[1.0]]], [[5.0] * 3, [-5.0 * tiny], [0.0]])
+    monkeypatch.setattr(Relaxation, "of", lambda *args: None)
+    assert domain_roles(net, fs.Box([-1.0], [1.0])).switching.tolist() == [False, False, False, True]

@@ -54,6 +54,6 @@ def equivalent_quantised(
         seconds=time.monotonic() - start,
         reason=told,
         interval=None if high is None else Interval(0.0, high),
-        rounding=rounding if proven else None,
+        rounding=rounding if proven and count else None,
         networks=(left, right) if proven else None,
     )

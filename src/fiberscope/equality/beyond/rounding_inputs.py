@@ -11,7 +11,7 @@ quantiser, passed on by Lipschitz constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,22 +93,42 @@ def _read(source: Any, box: Box, name: str) -> Network | Quantised:
 def steps_on(found: Quantised, box: Box) -> list[Step]:
     """The program on a box, where clips that no value passes are left out, with the places where it rounds."""
     net = found.network
-    seen, value = _program_ranges(net, box), [0]
-    steps: list[Step] = []
+    seen = _ranges_with_rounding(found, box)
+    idle = set[int]()
     for index, node in enumerate(net.program):
-        idle = False
         if isinstance(node, Clip):
             low, high = seen[node.source]
-            idle = bool((low >= node.low).all() and (high <= node.high).all())
-        if not idle:
-            steps.append(moved(node, tuple(value[s] for s in node.sources)))
-        value.append(value[node.sources[0]] if idle else len(steps))
-        if index in found.halves:
-            steps.append(Noise(value[-1], np.broadcast_to(found.halves[index], (int(np.prod(node.shape)),))))
-            value[-1] = len(steps)
+            if (low >= node.low).all() and (high <= node.high).all():
+                idle.add(index)
+    steps, value = _steps_without(found, idle)
     if value[-1] != len(steps):  # the last node was left out: the output is an earlier value
         steps.append(_output(net, value[-1]))
     return steps
+
+
+def _steps_without(found: Quantised, idle: Set[int]) -> tuple[list[Step], list[int]]:
+    """The program with the places where it rounds, some clips left out, and where every value has gone."""
+    steps, value = list[Step](), [0]
+    for index, node in enumerate(found.network.program):
+        if index not in idle:
+            steps.append(moved(node, tuple(value[s] for s in node.sources)))
+        value.append(value[node.sources[0]] if index in idle else len(steps))
+        if index in found.halves:
+            steps.append(Noise(value[-1], np.broadcast_to(found.halves[index], (int(np.prod(node.shape)),))))
+            value[-1] = len(steps)
+    return steps, value
+
+
+def _ranges_with_rounding(found: Quantised, box: Box) -> list[tuple[Any, Any]]:
+    """Ranges of all values of the file on a box: what was rounded before may take a value beyond a clip."""
+    steps, value = _steps_without(found, set())
+    count = _roundings(steps)
+    whole = _extended(found.network, box, count, _numbered(steps, 0), ())
+    seen = _program_ranges(whole, RoundingInputs((count, 0), QUANTISERS).box(box))
+    nodes = [1]  # behind the one that takes the inputs of the model
+    for step in steps:
+        nodes.append(nodes[-1] + (2 if isinstance(step, Noise) else 1))
+    return [seen[nodes[v]] for v in value]
 
 
 def _output(net: Network, value: int) -> Affine:

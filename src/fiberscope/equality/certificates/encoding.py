@@ -31,6 +31,8 @@ def write_certificate(path: Path | str, verdict: Verdict, models: tuple[Path | s
     if verdict.networks is None:
         verdict.evidence.write(path, verdict)
         return
+    if verdict.rounding is not None and models is not None:
+        raise InputError("models: expected none of quantised graphs, whose programs with rounding are in no other file")
     names = (None, None) if models is None else models
     programs = [plain_program(net) for net in verdict.networks]
     content = {

@@ -16,7 +16,8 @@ class Change(Result):
     """A layer of ``a`` beside the one of ``b`` that stands for it, after its neurons or channels are matched.
 
     ``status`` is *same* (no number differs), *rounded* (every number within a few units of the coarser of the stored
-    precisions), *changed*, *added* or *removed*. ``change`` is the norm of the difference over the norm in ``a``,
+    precisions, an offset counting as no smaller than the largest coefficient of its neuron), *changed*, *added* or
+    *removed*. ``change`` is the norm of the difference over the norm in ``a``,
     ``largest`` the largest difference of a number. ``pruned`` neurons of ``a`` have none in ``b`` (or only zeros),
     ``new`` ones of ``b`` have none in ``a``; ``reordered`` and ``rescaled`` ones do not change the function. ``maps``
     are the affine maps that the layer is made of in ``a`` and in ``b``. ``grid`` is what the numbers of ``b`` lie on

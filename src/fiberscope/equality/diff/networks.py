@@ -1,7 +1,11 @@
 """Two programs compared layer by layer, in terms of matched channels: see ``equality.maps.numbering``.
 
 A layer is what one activation, one pool or the output reads: the affine maps between switches, composed. So fused,
-split and folded maps are one layer, and what is compared is what the maps do, after neurons were matched.
+split and folded maps are one layer, and what is compared is what the maps do, after neurons were matched. Programs
+whose layers agree up to rounding as they stand need no matching.
+
+An offset counts as no smaller than the largest coefficient of its neuron. Two exporters that fold a batch normalisation
+add up its terms in another order, and where these cancel, what is left is off by many of its own units of rounding.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fiberscope.equality.diff.changes import ADDED, CHANGED, REMOVED, ROUNDED, SAME, Change, Difference
-from fiberscope.equality.maps.blocks import rows_of
-from fiberscope.equality.maps.compared import compare, in_one_layout
+from fiberscope.equality.maps.blocks import read_by, rows_of
+from fiberscope.equality.maps.compared import compare, in_one_layout, largest_of_rows
 from fiberscope.equality.maps.numbering import SAME as TWIN
 from fiberscope.equality.maps.numbering import Numbering
 from fiberscope.equality.maps.search import ChannelSearch
-from fiberscope.equality.maps.skeleton import ComposedMap, skeletons
+from fiberscope.equality.maps.skeleton import ComposedMap, Skeleton, skeletons
 from fiberscope.equality.question import Question
+from fiberscope.equality.rungs.structure import Alignment, aligned, slopes_apart
 from fiberscope.network.commute import pools_first
 from fiberscope.network.convolutions import Convolving
 from fiberscope.network.network import Network
@@ -44,29 +49,72 @@ def by_layers(a: Network, b: Network, time_limit: float | None = None) -> Differ
     """Every layer of either; see the module."""
     question = Question.of(a, b, time_limit=time_limit)
     asked = replace(question, a=pools_first(question.a), b=pools_first(question.b))
+    unmoved = asked.a is question.a and asked.b is question.b
+    alignment = None
+    for tried in (question,) if unmoved else (question, asked):  # pools stand where they stood, or can be moved there
+        pair = skeletons(tried)
+        alignment = aligned(*pair, tried.rounding, run=tried.run)
+        found = None if alignment is None else _in_turn(tried, pair, alignment)
+        if found is not None:
+            return Difference("layers", question.rounding.precision, tuple(found))
     numbering = Numbering(asked, skeletons(asked))
     numbering.run(ChannelSearch(float(question.rounding.few), loose=True, least=ALIKE))
+    return Difference("layers", question.rounding.precision, tuple(_matched(asked, numbering, alignment)))
+
+
+def _in_turn(asked: Question, pair: tuple[Skeleton, Skeleton], alignment: Alignment) -> list[Change] | None:
+    """The layers of two programs with the same switches, neurons as they stand; None where more than that changed."""
+    values = {0: 0} | {j + 1: k + 1 for k, j in enumerate(alignment.order)}
+    found = []
+    for number, (gate, j) in enumerate(zip(pair[0].gates, alignment.order, strict=True), start=1):
+        other = pair[1].gates[j]
+        own, theirs = _segment(asked.a, gate.node.source), _segment(asked.b, other.node.source)
+        name, form = own.name or f"layer {number}", _named(other.form, values)
+        bends = float(slopes_apart(gate, other, asked.rounding).max())
+        change = _beside(name, asked.rounding, gate.form, form, own, theirs, bends)
+        if change.status == CHANGED:
+            return None
+        if own.maps or theirs.maps or change.status != SAME:
+            channels = (read_by(gate).channels, read_by(other).channels)
+            found.append(replace(change, neurons=channels))
+    last = _output(pair[0].output, _named(pair[1].output, values), asked)
+    return None if last.status == CHANGED else [*found, last]
+
+
+def _named(form: ComposedMap, values: dict[int, int]) -> ComposedMap:
+    """A map of the second program with the values of the first that it reads."""
+    return replace(form, pieces={values[name]: piece for name, piece in form.pieces.items()})
+
+
+def _matched(asked: Question, numbering: Numbering, alignment: Alignment | None) -> list[Change]:
+    """The layers of two programs, neurons matched."""
     pairs = _paired(numbering)
+    taken = set(pairs.values())
     found: list[Change] = []
     for number in range(1, numbering.first + 1):
         own = _segment(asked.a, numbering.gate(number).node.source)
         name = own.name or f"layer {number}"
-        if number not in pairs:
-            if own.maps:
-                found.append(Change(name, REMOVED, (numbering.views[number].channels, 0), maps=(own.maps, 0)))
+        if number in pairs:
+            theirs = _segment(asked.b, numbering.gate(pairs[number]).node.source)
+            change = _change(name, numbering, number, pairs[number], own, theirs)
+            if own.maps or theirs.maps or change.status != SAME:
+                found.append(change)
             continue
-        theirs = _segment(asked.b, numbering.gate(pairs[number]).node.source)
-        change = _change(name, numbering, number, pairs[number], own, theirs)
-        if own.maps or theirs.maps or change.status != SAME:
-            found.append(change)
-    taken = set(pairs.values())
+        counterpart = 0 if alignment is None else numbering.first + alignment.order[number - 1] + 1
+        kept = None
+        if counterpart in numbering.switches and counterpart not in taken:
+            kept = _kept(name, numbering, number, counterpart, own)
+        if kept is not None:
+            taken.add(counterpart)
+        if own.maps:
+            gone = Change(name, REMOVED, (numbering.views[number].channels, 0), maps=(own.maps, 0))
+            found.append(gone if kept is None else kept)
     for number in range(numbering.first + 1, max(numbering.switches, default=0) + 1):
         segment = _segment(asked.b, numbering.gate(number).node.source)
         if number not in taken and segment.maps:
             name = segment.name or f"layer {number - numbering.first}"
             found.append(Change(name, ADDED, (0, numbering.views[number].channels), maps=(0, segment.maps)))
-    found.append(_output(numbering, asked))
-    return Difference("layers", question.rounding.precision, tuple(found))
+    return [*found, _output(*numbering.outputs(), asked)]
 
 
 def _paired(numbering: Numbering) -> dict[int, int]:
@@ -84,6 +132,15 @@ def _paired(numbering: Numbering) -> dict[int, int]:
     return found
 
 
+def _kept(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segment) -> Change | None:
+    """A layer whose neurons do not stand for themselves (constant, passed on, doubled), if its numbers are the same."""
+    left, right = numbering.switches[mine], numbering.switches[theirs]
+    bends = float(slopes_apart(left.gate, right.gate, numbering.question.rounding).max())
+    other = _segment(numbering.question.b, right.gate.node.source)
+    change = _beside(name, numbering.question.rounding, left.form, right.form, own, other, bends)
+    return None if change.status == CHANGED else replace(change, neurons=(left.read.channels, right.read.channels))
+
+
 def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segment, other: _Segment) -> Change:
     left, right = numbering.switches[mine], numbering.switches[theirs]
     claim, rounding = right.claim, numbering.question.rounding
@@ -91,8 +148,7 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     members, factors = claim.members[which], claim.factors[which]
     p = rows_of(left.form, left.read, members, factors)
     q = rows_of(right.form, right.read, which)
-    change, largest, zeroed = _apart(p, q)
-    worst = float(right.nearness[which].max(initial=0.0))
+    beside = _beside(name, rounding, p, q, own, other)
     reps = (left.claim.values == mine) & (left.claim.ways == TWIN)
     met = {
         int(m)
@@ -101,34 +157,39 @@ def _change(name: str, numbering: Numbering, mine: int, theirs: int, own: _Segme
     }  # fmt: skip
     pruned = sum(int(c) not in met for c in np.flatnonzero(reps & (left.claim.members == np.arange(len(reps)))))
     new = int(((claim.ways == TWIN) & (claim.values == theirs) & (claim.members == np.arange(len(claim.ways)))).sum())
-    grid, grids = (None, 0)
-    if own.numbers is not None and other.numbers is not None:
-        grid, grids = new_grid(own.numbers, other.numbers, rounding)
-    channels = (left.read.channels, right.read.channels)
-    return Change(
-        name, _status(worst, largest, rounding), channels, change, largest, pruned, new,
-        int((members != which).sum()), int((np.abs(factors - 1) > rounding.share).sum()), (own.maps, other.maps), grid,
-        grids, zeroed,
+    return replace(
+        beside, neurons=(left.read.channels, right.read.channels), pruned=pruned, new=new,
+        reordered=int((members != which).sum()), rescaled=int((np.abs(factors - 1) > rounding.share).sum()),
     )  # fmt: skip
 
 
-def _status(units: float, largest: float, rounding: Rounding) -> str:
-    return SAME if units == 0 or largest == 0 else ROUNDED if units <= rounding.few else CHANGED
-
-
-def _output(numbering: Numbering, asked: Question) -> Change:
-    a, b = numbering.outputs()
-    worst = compare(a, b, {name: name for name in b.pieces}, asked.rounding).residual
-    own, theirs = (_segment(net, len(net.nodes)) for net in (asked.a, asked.b))
+def _beside(
+    name: str, rounding: Rounding, a: ComposedMap, b: ComposedMap, own: _Segment, other: _Segment, bends: float = 0.0
+) -> Change:
+    """A layer whose maps are written in terms of the same values; ``bends``: how far the slopes behind it are apart, in
+    units of rounding."""
     change, largest, zeroed = _apart(a, b)
+    units = compare(_widened(a), _widened(b), {value: value for value in b.pieces}, rounding).residual
+    units = bends if largest == 0 else max(units, bends)
+    status = SAME if units == 0 else ROUNDED if units <= rounding.few else CHANGED
     grid, grids = (None, 0)
-    if own.numbers is not None and theirs.numbers is not None:
-        grid, grids = new_grid(own.numbers, theirs.numbers, asked.rounding)
-    size, maps = a.offset.size, (own.maps, theirs.maps)
-    status = _status(worst, largest, asked.rounding)
-    return Change(
-        own.name or "output", status, (size, size), change, largest, maps=maps, grid=grid, grids=grids, zeroed=zeroed
-    )
+    if own.numbers is not None and other.numbers is not None:
+        grid, grids = new_grid(own.numbers, other.numbers, rounding)
+    neurons, maps = (a.offset.size, b.offset.size), (own.maps, other.maps)
+    return Change(name, status, neurons, change, largest, maps=maps, grid=grid, grids=grids, zeroed=zeroed)
+
+
+def _widened(form: ComposedMap) -> ComposedMap:
+    """With offsets that count as no smaller than the largest coefficient of their neuron."""
+    sizes = form.offset_sizes
+    for piece in form.pieces.values():
+        sizes = np.maximum(sizes, largest_of_rows(piece.sizes, piece.sizes.coefficients))
+    return replace(form, offset_sizes=sizes)
+
+
+def _output(a: ComposedMap, b: ComposedMap, asked: Question) -> Change:
+    own, theirs = (_segment(net, len(net.nodes)) for net in (asked.a, asked.b))
+    return _beside(own.name or "output", asked.rounding, a, b, own, theirs)
 
 
 def _apart(a: ComposedMap, b: ComposedMap) -> tuple[float | None, float, int]:

@@ -68,7 +68,7 @@ def _compare(a: ComposedMap, b: ComposedMap, names: dict[int, int], rounding: Ro
             gaps[name] = p.with_coefficients(np.zeros_like(gap))
         else:
             off = units_apart(gap, size_p + size_q, rounding)
-            units = np.maximum(units, _largest_of_rows(p, off))
+            units = np.maximum(units, largest_of_rows(p, off))
             gaps[name] = p.with_coefficients(_up(gap))
         left[name] = p.with_coefficients(_up(np.abs(p.coefficients) + a.error * size_p + a.lost))
     offset = np.abs(a.offset - b.offset) + a.error * a.offset_sizes + b.error * b.offset_sizes + a.lost + b.lost
@@ -93,7 +93,7 @@ def units_apart(gap: FloatArray, size: FloatArray, rounding: Rounding) -> FloatA
     return np.where(gap == 0, 0.0, np.where(units >= 0, np.maximum(units, TINY), np.inf))
 
 
-def _largest_of_rows(layout: Operator, values: FloatArray) -> FloatArray:
+def largest_of_rows(layout: Operator, values: FloatArray) -> FloatArray:
     """For every output of a map the largest of some numbers that stand in the places of its coefficients."""
     match layout:
         case Convolution():

@@ -163,13 +163,16 @@ def _same_kind(a: Gate, b: Gate) -> bool:
 
 def _with_slopes(a: Gate, b: Gate, found: Compared, rounding: Rounding) -> Compared:
     """Slopes of activations are stored numbers too."""
+    more = slopes_apart(a, b, rounding)
+    return replace(found, units=np.maximum(found.units, more)) if more.any() else found
+
+
+def slopes_apart(a: Gate, b: Gate, rounding: Rounding) -> FloatArray:
+    """How far the slopes of two activations are apart, in units of rounding."""
     if not isinstance(a.node, PiecewiseLinear) or not isinstance(b.node, PiecewiseLinear):
-        return found
+        return np.zeros(1)
     p, q = a.node.slopes, b.node.slopes
-    if np.array_equal(p, q):
-        return found
-    more = units_apart(np.abs(p - q), np.abs(p) + np.abs(q), rounding)
-    return replace(found, units=np.maximum(found.units, more))
+    return units_apart(np.abs(p - q), np.abs(p) + np.abs(q), rounding)
 
 
 def largest_difference(a: Network, b: Network, pair: tuple[Skeleton, Skeleton], found: Alignment, box: Box) -> float:

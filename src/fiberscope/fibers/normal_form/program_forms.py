@@ -129,6 +129,7 @@ class FormArithmetic:
         return result
 
     def _switch(self, row: Row, slope: float, sign: int) -> Row:
+        self.table.spend(len(row.terms))
         if sign:
             self.table.remember(row, sign)
             known: int | None = sign
@@ -139,12 +140,17 @@ class FormArithmetic:
             return row
         m, e = dyadic(slope)
         if known is not None:
-            return combine([(m, e, row)], bool(self.table.ulps))
+            return self._combined([(m, e, row)])
         m1, e1 = _dyadic_difference(slope)
-        return combine([(m, e, row), (m1, e1, self.table.relu(row))], bool(self.table.ulps))
+        return self._combined([(m, e, row), (m1, e1, self.table.relu(row))])
 
     def add(self, values: Sequence[Sequence[Row]]) -> list[Row]:
-        return [combine([(1, 0, row) for row in rows], bool(self.table.ulps)) for rows in zip(*values, strict=True)]
+        return [self._combined([(1, 0, row) for row in rows]) for rows in zip(*values, strict=True)]
+
+    def _combined(self, parts: Sequence[tuple[int, int, Row]]) -> Row:
+        """:func:`combine`, with its work counted: rows behind pools are long."""
+        self.table.spend(sum(len(row.terms) for _, _, row in parts))
+        return combine(parts, bool(self.table.ulps))
 
     def concat(self, values: Sequence[Sequence[Row]], order: IntArray | None) -> list[Row]:
         joined = [row for value in values for row in value]
@@ -152,15 +158,14 @@ class FormArithmetic:
 
     def window_max(self, value: Sequence[Row], windows: IntArray) -> list[Row]:
         self.start += windows.size
-        sizes = bool(self.table.ulps)
         result = []
         for window in windows:
             players = [value[i] for i in window if i >= 0]
             while len(players) > 1:  # the tournament that the dense view plays, so that the two come out the same
                 winners = []
                 for a, b in zip(players[::2], players[1::2], strict=False):
-                    lead = self._switch(combine([(1, 0, a), (-1, 0, b)], sizes), 0.0, 0)
-                    winners.append(combine([(1, 0, b), (1, 0, lead)], sizes))
+                    lead = self._switch(self._combined([(1, 0, a), (-1, 0, b)]), 0.0, 0)
+                    winners.append(self._combined([(1, 0, b), (1, 0, lead)]))
                 players = winners + players[len(players) - len(players) % 2 :]
             result.append(players[0])
         return result

@@ -21,7 +21,10 @@ from fiberscope.network.nodes import Affine, Node, PiecewiseLinear, behind
 from fiberscope.network.operators import Dense
 from fiberscope.network.roles import Roles, structural_roles
 from fiberscope.network.roles import roles as batch_roles
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.network.walk import switch_values
+from fiberscope.numerics.algebra.bounded import BOUNDED
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray, SignArray
+from fiberscope.numerics.signs import UNDECIDED, bounded_signs, join
 from fiberscope.results import Tabular, hidden, named
 from fiberscope.run import ENDLESS, Run
 
@@ -113,7 +116,7 @@ def domain_roles(
     if state.open.any():
         points = place.sample(SAMPLES, seed)
         for part in np.array_split(points, 16):
-            state.by_samples(part)
+            state.by_samples(part, run)
             if run.is_over:
                 break
     if state.open.any():
@@ -169,14 +172,30 @@ class _State:
                 self.nonnegative[place.columns] |= found[place.source].low >= 0
                 self.nonpositive[place.columns] |= found[place.source].high <= 0
 
-    def by_samples(self, points: FloatArray) -> None:
-        """Certified signs at points; one that rounding put outside of the domain shows nothing."""
+    def by_samples(self, points: FloatArray, run: Run = ENDLESS) -> None:
+        """Certified signs at points; one that rounding put outside of the domain shows nothing.
+
+        Floats with a bound of their error decide nearly all. Exact numbers are worth their time where that leaves a
+        neuron open which is not known to switch, and not for pools, where what activations put to zero is equal.
+        """
         kept = points[self.domain.contains(points)]
         if not len(kept):
             return
-        signs = self.net.signs(kept).signs
-        self.positive |= (signs > 0).any(axis=0)
-        self.negative |= (signs < 0).any(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = switch_values(self.net.layout, BOUNDED.take(kept), BOUNDED)
+        signs = join([bounded_signs(value) for value in values], len(kept))
+        self._seen(signs)
+        for x, known in zip(kept, signs, strict=True):
+            if not (known == UNDECIDED)[self.open].any():
+                continue
+            if run.is_over:
+                return
+            self._seen(self.net.signs(x[None]).signs)
+
+    def _seen(self, signs: SignArray) -> None:
+        """Signs at points, those that are known."""
+        self.positive |= (signs == 1).any(axis=0)
+        self.negative |= (signs == -1).any(axis=0)
 
     def by_relaxation(self, deadline: float) -> None:
         """Proven optima of linear relaxations, layer by layer, so that later ones use what earlier ones gave."""

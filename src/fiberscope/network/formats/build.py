@@ -189,12 +189,13 @@ class Builder:
     def clip(self, value: Value, low: FloatArray | float, high: FloatArray | float, join: bool = True) -> Value:
         """``min(max(x, low), high)``; bounds broadcast and may be infinite. What was just clipped is clipped once more.
 
-        Where ``low >= high`` the result is the constant ``high``. A bound of zero alone is an activation.
+        Where ``low >= high`` the result is the constant ``high``. A bound of zero alone is an activation. A clip that
+        does more, as a quantiser rounds besides, stays what it is.
         """
         value = self.broadcast(value, _common(_common(value.shape, np.shape(low)), np.shape(high)))
         low, high = (np.broadcast_to(np.asarray(b, dtype=np.float64), value.shape) for b in (low, high))
         before = self.nodes[value.index - 1] if value.index and join else None
-        if isinstance(before, Clip):
+        if type(before) is Clip:
             own = before.low.reshape(value.shape), before.high.reshape(value.shape)
             first, last = (np.minimum(np.maximum(b, low), high) for b in own)  # clipping keeps order
             if (first < last).all():

@@ -79,14 +79,20 @@ def _passed(node: Given, gaps: list[FloatArray]) -> FloatArray:
 
 
 def is_quantised(source: Any) -> bool:
-    """Whether this is the path of an ONNX file that quantises what it computes."""
+    """Whether this is the path of an ONNX file that quantises what it computes, and not its stored numbers alone."""
     if not isinstance(source, str | Path) or Path(source).suffix != ".onnx" or not Path(source).is_file():
         return False
     try:
-        nodes = onnx.load(str(source), load_external_data=False).graph.node
+        graph = onnx.load(str(source), load_external_data=False).graph
     except (DecodeError, ValueError, TypeError, OSError):  # damaged: who reads it says so
         return False
-    return any(node.op_type == "QuantizeLinear" for node in nodes)
+    known = {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        if known.issuperset(name for name in node.input if name):
+            known.update(node.output)
+        elif node.op_type == "QuantizeLinear":
+            return True
+    return False
 
 
 def load_quantised(path: Path | str) -> Quantised:
