@@ -21,7 +21,7 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.cutoffs import TAME
-from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma, norms
 from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     if layers is None:
         return None
     places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
-    e2, norm = np.zeros(len(points)), track.norms(points)
+    e2, norm = np.zeros(len(points)), norms(points)
     if not (norm.max() < TAME[1]) or (layers and len(points) * len(layers[0].r) > MOST_SIGNS):
         return None
     z, rounding = points, norm

@@ -25,7 +25,7 @@ from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
+from fiberscope.geometry.engines.planar.arrange import Arranger, Functionals, sure_signs
 from fiberscope.geometry.engines.planar.chain_bends import Bends, is_worth
 from fiberscope.geometry.engines.planar.exact import (
     BITS,
@@ -137,7 +137,7 @@ class Cutter(Arranger):
         """The chain cut by one switch; the values at old and new points, those behind the switch among them."""
         stage, node = len(self.cuts), place.node
         source = values[node.source]
-        value = cuts(node, source, self.algebra)
+        value = Functionals(cuts(node, source, self.algebra))
         mesh: Any = Edges(self.ends)
 
         known = sure_signs(node, source, lambda: self._numbers[node.source])

@@ -21,18 +21,24 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.planar.tracked import (
-    UP,
     Tracked,
-    length,
-    norms,
     plane_rows,
     row_norms,
-    spectral_bound,
 )
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.compiling.kernels import sums
-from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import (
+    ENTRY_FLOOR,
+    UP,
+    FloatArray,
+    IntArray,
+    SignArray,
+    gamma,
+    length,
+    norms,
+    spectral_bound,
+)
 
 LARGE = 2.0**64
 """Coordinates up to this do not lift what underflows in ``M`` above the floor of an entry's bound."""
