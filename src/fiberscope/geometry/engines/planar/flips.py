@@ -24,6 +24,7 @@ from fiberscope.geometry.engines.planar.tracked import (
     Tracked,
     plane_rows,
     row_norms,
+    spectral_of,
 )
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Affine, PiecewiseLinear
@@ -37,7 +38,6 @@ from fiberscope.numerics.floats import (
     gamma,
     length,
     norms,
-    spectral_bound,
 )
 
 LARGE = 2.0**64
@@ -116,7 +116,7 @@ class Flips:
         frobenius = length(r)
         e2 = c * frobenius
         if tight:
-            e2 = np.minimum(e2, before * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
+            e2 = np.minimum(e2, before * min(frobenius, spectral_of(self.layer.operator)) + rounding * frobenius)
         return Tracked(out, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -49,6 +50,8 @@ MOST_SLICED = 1 << 22
 
 _BLOCK = 1 << 16
 """Numbers that are handled at once."""
+
+_spectral: WeakKeyDictionary[LinearMap, float] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,8 +202,8 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     rounding = rounding * UP
     c = (value.e2 + rounding) * UP
     e2 = c * frobenius
-    if tight and (matrix := stage.stored_matrix) is not None:
-        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
+    if tight and stage.stored_matrix is not None:
+        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_of(stage)) + rounding * frobenius)
     elif tight:  # of a convolution the length of all rows counts every pixel, its norm does not
         own = 0.0 if offset is None else length(np.abs(offset))
         e2 = np.minimum(e2, c * absolute_bound(stage) + gamma(stage.fan_in + 6) * own * UP)
@@ -226,11 +229,18 @@ def _accurate(
     """A product whose own error is known entry by entry, on inputs whose errors have at most the norm ``before``."""
     # a column without weights has the offset, which is exact, or nothing
     error = np.where(r == 0, 0.0, error)
-    matrix = stage.stored_matrix
-    spectral = absolute_bound(stage) if matrix is None else spectral_bound(matrix)
+    spectral = absolute_bound(stage) if stage.stored_matrix is None else spectral_of(stage)
     c = (before + _relative(error, r)) * UP
     e2 = before * min(frobenius, spectral) + norms(error)
     return Tracked(result, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
+
+
+def spectral_of(stage: LinearMap) -> float:
+    """A number not below the spectral norm of a stored matrix, found once."""
+    if stage not in _spectral:
+        assert stage.stored_matrix is not None
+        _spectral[stage] = spectral_bound(stage.stored_matrix)
+    return _spectral[stage]
 
 
 def absolute_bound(stage: LinearMap) -> float:
