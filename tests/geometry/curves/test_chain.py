@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fiberscope.geometry.curves import chain
 from fiberscope.geometry.curves.chain import polyline_breaks
 from fiberscope.geometry.curves.curve import Polyline, Segment
+from fiberscope.geometry.curves.firm import straight_breaks
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
@@ -124,7 +125,8 @@ def test_bounds_between_old_points_hold_for_errors_as_large_as_they_may_be(seed:
     if not chain.cut(z, c, r, 0.0, counts, *start, 0, *room[0], *room[1], t, bad, maker, part, slip):
         return
     out = np.empty_like(z)
-    chain.follow(z, c, r, 1 / r, counts, float(np.linalg.norm(r)), maker, 0, slip, out, e2, norm)
+    whole = np.linalg.norm(true - z, axis=1) * (1 + 1e-12)  # as small as it may be
+    chain.follow(z, c, whole, r, 1 / r, counts, maker, 0, slip, out, e2, norm)
     assert (out == np.maximum(z, 0)).all()
     W, b = rng.normal(size=(4, 6)), rng.normal(size=4)
     made, size = np.empty((total, 4)), np.hypot(norm, 1)
@@ -245,3 +247,15 @@ def test_thin_products_and_columns(rows: int, width: int) -> None:
 def test_large_layers_are_within_their_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "LARGE", 0)
     test_layers_are_really_compared_and_a_wrong_value_is_noticed()
+
+
+@pytest.mark.parametrize("depth", [4, 8, 12])
+def test_deep_chains_take_the_short_way(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Frobenius norms alone the bounds leave signs open behind seven layers."""
+    net = Network.random((64, *(64,) * depth, 1), 0)
+    points = np.random.default_rng(0).uniform(-1, 1, (2, 64))
+    long = straight_breaks(net, Polyline(points))
+    monkeypatch.setattr(chain, "straight_breaks", None)
+    found = chain.polyline_breaks(net, Polyline(points))
+    assert ((found.lower <= long.upper) & (long.lower <= found.upper)).all()
+    assert np.array_equal(found.neurons.indices, long.neurons.indices)

@@ -17,7 +17,7 @@ from fiberscope.geometry.domains import Box, Plane, Polytope, view_of
 from fiberscope.geometry.engines.planar import engine as planar
 from fiberscope.geometry.engines.planar.engine import planar_cells, planar_count
 from fiberscope.geometry.engines.planar.exact import TwofoldOracle
-from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra, spectral_bound
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.geometry.regions import count_regions
 from fiberscope.network.convolutions import Convolution
 from fiberscope.network.io import load
@@ -545,14 +545,6 @@ def test_useless_error_bounds_give_the_same(monkeypatch, sharp):
     assert {tuple(r) for r in found.top_signs.tolist()} == {tuple(r) for r in expected.top_signs.tolist()}
     assert [found.count(k) for k in range(3)] == [expected.count(k) for k in range(3)]
     assert int(planar_count(net, SQUARE)) == expected.count(2)
-
-
-@given(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 8))
-def test_spectral_bound(seed, n, m):
-    matrix = np.random.default_rng(seed).normal(size=(n, m))
-    true = np.linalg.norm(matrix, 2)
-    assert true <= spectral_bound(matrix) <= 1.4 * true
-    assert spectral_bound(np.zeros((n, m))) >= 0
 
 
 @given(st.integers(0, 2**32))

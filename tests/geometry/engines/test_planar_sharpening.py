@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fiberscope.geometry.domains import Box, Polytope
-from fiberscope.geometry.engines.planar import engine
+from fiberscope.geometry.engines.planar import arrange, engine
 from fiberscope.geometry.engines.planar.engine import Engine
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage
 from fiberscope.geometry.engines.planar.sharpening import sharp_points, sharpened
-from fiberscope.geometry.engines.planar.tracked import Tracked
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import PLACE
 from fiberscope.numerics.floats import ENTRY_FLOOR, IntArray, U
@@ -150,16 +150,66 @@ def test_sharpened_values_lead_to_the_same_complex(name: str, monkeypatch: pytes
     assert int(engine.planar_count(*CASES[name])) == plain.count(2)
 
 
-def test_deep_networks_make_their_values_anew() -> None:
-    work = Engine.on(Network.random((2, *(12,) * 20, 1), 0), SQUARE)
-    work.run(work.start(), ENDLESS)
-    blurred = [stage.blurred for stage in work.arranger.stages]
-    assert any(stage.is_blurred for stage in work.arranger.stages)
-    assert sum(blurred) < 300  # some tens of thousands without
+@pytest.mark.parametrize("some", [1, 1 << 40])
+@pytest.mark.parametrize("name", CASES)
+def test_vague_floats_lead_to_the_same_complex(name: str, some: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds leave every decision open: values are made anew vertex by vertex, or decisions one by one."""
+    plain = engine.planar_cells(*CASES[name])
+    affine = TrackedAlgebra.affine
+
+    def vague(*args: Any) -> Tracked:
+        value = affine(*args)
+        return Tracked(value.z, value.c + 1e3, value.e2 + 1e3, value.r)
+
+    monkeypatch.setattr(TrackedAlgebra, "affine", vague)
+    monkeypatch.setattr(Stage, "is_blurred", False)
+    monkeypatch.setattr(arrange, "_SOME", some)
+    found = engine.planar_cells(*CASES[name])
+    assert np.array_equal(found.vertex_signs, plain.vertex_signs)
+    assert np.array_equal(found.top_signs, plain.top_signs)
+    assert int(engine.planar_count(*CASES[name])) == plain.count(2)
+
+
+def test_deep_networks_make_few_values_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, single = [], []
+
+    def watched(oracle: Oracle, stages: list[Stage], defined: IntArray, *rest: Any) -> tuple[Tracked, Tracked]:
+        made.append(len(defined))
+        return sharpened(oracle, stages, defined, *rest)
+
+    sign, ranks = arrange.Arranger._sign, arrange.Arranger._ranks
+    monkeypatch.setattr(engine, "sharpened", watched)
+    monkeypatch.setattr(arrange.Arranger, "_sign", lambda *args: single.append(1) or sign(*args))
+    monkeypatch.setattr(arrange.Arranger, "_ranks", lambda *args: single.append(1) or ranks(*args))
+    net = Network.random((2, *(12,) * 20, 1), 0)
+    work = Engine.on(net, SQUARE)
+    mesh, _ = work.run(work.start(), ENDLESS)
+    assert 0 < sum(made) < 2 * mesh.num_vertices
+    assert len(single) < 100  # some tens of thousands without
+    assert work.arranger.by_exact == 0
+
+
+@pytest.mark.parametrize("depth", [8, 14])
+def test_values_are_made_anew_early_in_front_of_many_layers(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Network.random((2, *(6,) * depth, 1), 3)
+    made = []
+
+    def watched(oracle: Oracle, stages: list[Stage], *rest: Any) -> tuple[Tracked, Tracked]:
+        made.append(len(stages) - 2)
+        return sharpened(oracle, stages, *rest)
+
+    monkeypatch.setattr(engine, "sharpened", watched)
+    found = engine.planar_cells(net, SQUARE)
+    assert (engine.EARLY in made) == (depth == 14)
+    monkeypatch.setattr(engine, "DEEP", depth)
+    plain = engine.planar_cells(net, SQUARE)
+    assert np.array_equal(found.vertex_signs, plain.vertex_signs)
+    assert np.array_equal(found.top_signs, plain.top_signs)
 
 
 def test_programs_with_other_slopes_are_left_to_integers() -> None:
-    net = Network.random((2, 4, 4, 1), 0)
+    net = Network.random((2, *(4,) * 11, 1), 0)
     work = Engine.on(Network(net.weights, net.biases, activation="leaky_relu", slope=0.1), SQUARE)
     mesh, _ = work.run(work.start(), ENDLESS)
+    assert mesh.num_polygons > 1
     assert sharp_points(work.arranger.oracle, work.arranger.stages, mesh.defined, ENDLESS) is None

@@ -21,7 +21,16 @@ from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.operators import Dense
 from fiberscope.numerics.cutoffs import TAME
-from fiberscope.numerics.floats import ENTRY_FLOOR, INFLATE, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import (
+    ENTRY_FLOOR,
+    INFLATE,
+    FloatArray,
+    IntArray,
+    SignArray,
+    gamma,
+    norms,
+    spectral_bound,
+)
 from fiberscope.run import ENDLESS, Run
 
 if TYPE_CHECKING:
@@ -35,6 +44,9 @@ THIN = 4
 
 LARGE = 1 << 14
 """Smaller matrices stay in the cache; for them no kernel is compiled."""
+
+DEEP, SQUARE = 5, 1024
+"""From so many layers on spectral norms are asked for, of matrices with so many rows and columns at most."""
 
 MOST_TAPS = 1 << 22
 """Numbers of a convolution written as a sparse matrix, which are kept."""
@@ -53,7 +65,8 @@ class ChainLayer:
     """What is asked of a layer every time; a network never changes.
 
     ``r`` are norms of the rows ``(W_j, b_j)``, rounded up, ``inverse`` their inverses, ``frobenius`` the norm of all of
-    them; ``around`` bounds the rounding of a product relative to ``r`` and the norm of the input. A small matrix is
+    them, ``spectral`` that of the matrix where it is worth its price, infinite elsewhere; ``around`` bounds the
+    rounding of a product relative to ``r`` and the norm of the input. A small matrix is
     kept in ``across``, transposed; a convolution in ``taps``: where each column begins, rows, and numbers.
     """
 
@@ -63,6 +76,7 @@ class ChainLayer:
     r: FloatArray
     inverse: FloatArray
     frobenius: float
+    spectral: float
     around: float
     across: FloatArray | None
     taps: tuple[IntArray, IntArray, FloatArray] | None
@@ -75,6 +89,13 @@ class ChainLayer:
         else:
             result = self.operator.apply(values)
         return result if self.offset is None else np.add(result, self.offset, out=result)
+
+    def whole(self, c: FloatArray, e2: FloatArray, rounding: FloatArray) -> FloatArray:
+        """Not below the norms of the errors of a product, with its own ``rounding``, of inputs that err by ``e2``."""
+        found = c * (self.frobenius * INFLATE)
+        if self.spectral < np.inf:
+            found = np.minimum(found, (e2 * self.spectral + rounding * self.frobenius) * INFLATE)
+        return found * INFLATE
 
     def columns(self, label: IntArray) -> FloatArray:
         """Some columns of the matrix as rows."""
@@ -99,8 +120,9 @@ def _all_layers(net: Network) -> tuple[ChainLayer, ...] | None:
     found: list[ChainLayer] = []
     if not _is_plain(net):
         return None
+    deep = len(net.layout.places) >= DEEP
     for node, place in zip(net.layout.affine, net.layout.places, strict=False):
-        layer = _layer(node, place)
+        layer = _layer(node, place, deep)
         if layer is None:
             return None
         found.append(layer)
@@ -117,7 +139,7 @@ def _is_plain(net: Network) -> bool:
     )
 
 
-def _layer(node: Affine, place: Place) -> ChainLayer | None:
+def _layer(node: Affine, place: Place, deep: bool) -> ChainLayer | None:
     operator = node.operator
     if not isinstance(operator, Dense | Convolution):
         return None
@@ -134,7 +156,10 @@ def _layer(node: Affine, place: Place) -> ChainLayer | None:
     elif operator.matrix.size < LARGE:
         across = np.ascontiguousarray(operator.matrix.T)
     norm = float(np.linalg.norm(r)) * (1 + 2.0**-30)
-    return ChainLayer(operator, node.offset, place.start, r, 1 / r, norm, gamma(operator.fan_in + 6), across, taps)
+    spectral, around = np.inf, gamma(operator.fan_in + 6)
+    if deep and isinstance(operator, Dense) and max(operator.matrix.shape) <= SQUARE:
+        spectral = spectral_bound(operator.matrix)
+    return ChainLayer(operator, node.offset, place.start, r, 1 / r, norm, spectral, around, across, taps)
 
 
 def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
@@ -143,7 +168,7 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
     if layers is None:
         return None
     places = Places(np.arange(len(points), dtype=np.float64), np.zeros(len(points)), np.full(len(points), -1))
-    e2, norm = np.zeros(len(points)), track.norms(points)
+    e2, norm = np.zeros(len(points)), norms(points)
     if not (norm.max() < TAME[1]) or (layers and len(points) * len(layers[0].r) > MOST_SIGNS):
         return None
     z, rounding = points, norm
@@ -166,9 +191,9 @@ def _short(net: Network, chain: Polyline, run: Run) -> Breaks | None:
         decisions += z.size + new
         if following is not None:
             out = np.empty_like(z)
+            whole = layer.whole(c, e2, rounding)
             e2, norm = np.empty((2, after))
-            cut_by = (layer.r, layer.inverse, counts, layer.frobenius, places.maker, layer.start)
-            follow(z, c, *cut_by, slip, out, e2, norm)
+            follow(z, c, whole, layer.r, layer.inverse, counts, places.maker, layer.start, slip, out, e2, norm)
             if not (norm.max() < TAME[1]):
                 return None
             size = np.hypot(norm, 1.0) * INFLATE

@@ -87,15 +87,17 @@ def cut(
 
 @kernel
 def follow(
-    z: Any, c: Any, r: Any, inverse: Any, counts: Any, frobenius: float, new_maker: Any, first: int, slip: Any,
+    z: Any, c: Any, whole: Any, r: Any, inverse: Any, counts: Any, new_maker: Any, first: int, slip: Any,
     out: Any, e2: Any, norm: Any,
 ) -> None:  # fmt: skip
-    """Activations at old points; at old and new ones bounds of their norms and of the norms of their errors."""
+    """Activations at old points; at old and new ones bounds of their norms and of the norms of their errors.
+
+    ``whole (V,)`` bounds the norms of the errors of ``z``.
+    """
     row = 0
     for v in range(z.shape[0]):
         size, live = _rectified(z, v, r, out)
-        whole = c[v] * frobenius * INFLATE
-        e2[row] = min(whole, c[v] * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
+        e2[row] = min(whole[v], c[v] * math.sqrt(live)) * INFLATE + (SQUARES_FLOOR if live > 0.0 else 0.0)
         norm[row] = math.sqrt(size) * INFLATE
         row += 1 + (counts[v] if v < counts.shape[0] else 0)
     row = 0
@@ -104,7 +106,8 @@ def follow(
         if n > 0:
             factor = max(c[v], c[v + 1])
             ends = max(norm[row], norm[row + n + 1])
-            _between(z, v, factor, ends, n, r, inverse, frobenius, new_maker, first, slip, e2, norm, row + 1)
+            both = max(whole[v], whole[v + 1])
+            _between(z, v, factor, both, ends, n, r, inverse, new_maker, first, slip, e2, norm, row + 1)
         row += n + 1
 
 
@@ -121,7 +124,7 @@ def _rectified(z: Any, v: int, r: Any, out: Any) -> tuple[float, float]:
 
 @once
 def _between(
-    z: Any, v: int, factor: float, ends: float, n: int, r: Any, inverse: Any, frobenius: float, maker: Any, first: int,
+    z: Any, v: int, factor: float, both: float, ends: float, n: int, r: Any, inverse: Any, maker: Any, first: int,
     slip: Any, e2: Any, norm: Any, row: int,
 ) -> None:  # fmt: skip
     """Bounds at the ``n`` new points from ``row`` on, between old ones ``v`` and ``v + 1``.
@@ -129,7 +132,8 @@ def _between(
     Let ``x`` and ``y`` be the preactivations of these two.
 
     There an active neuron counts as ``x + t (y - x)`` without rounding, which :func:`fill` accounts for: no
-    further from its true value than ``factor r`` and the error of ``t`` times ``|y - x|``. The largest slope in units
+    further from its true value than ``factor r``, all of them than ``both``, and the error of ``t`` times ``|y - x|``.
+    The largest slope in units
     of ``r`` and the norm of all are found once for all points; the norm of positive parts is convex, so it is largest
     at an end.
     """
@@ -150,7 +154,7 @@ def _between(
             live -= square
         wide = slip[k] * (1.0 + 16 * U) + 4 * U
         single = (factor + wide * steepest) * math.sqrt(max(live + lost, 0.0))
-        e2[k] = min(factor * frobenius + wide * way, single) * INFLATE * INFLATE + SQUARES_FLOOR
+        e2[k] = min(both + wide * way, single) * INFLATE * INFLATE + SQUARES_FLOOR
         norm[k] = (ends + wide * way) * INFLATE
         if wakes:
             live += square

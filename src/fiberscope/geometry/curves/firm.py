@@ -25,12 +25,12 @@ from fiberscope.geometry.curves.breakpoints import Breaks, Full, Meets, Window, 
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.straight import Cutter, Edges, Loose
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import sure_signs
-from fiberscope.geometry.engines.planar.tracked import SMALL, UP, Tracked, TrackedAlgebra
+from fiberscope.geometry.engines.planar.arrange import Functionals, sure_signs
+from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import MaxPool
 from fiberscope.numerics.compiling.kernels import kernel
-from fiberscope.numerics.floats import ENTRY_FLOOR, FEW_ROUNDINGS, FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import ENTRY_FLOOR, FEW_ROUNDINGS, SMALL, UP, FloatArray, IntArray, SignArray, U
 from fiberscope.numerics.points import Triple
 from fiberscope.run import ENDLESS, Run
 
@@ -115,7 +115,7 @@ class FirmCutter(Cutter):
         value, signs = self._decided(mesh, source, stage, place)
         self._check_ends(signs)
         self.ordered = []
-        found = self._cross_edges(mesh, value, signs, stage, 0)  # type: ignore[arg-type]  # a stage is a number here
+        found = self._cross_edges(mesh, Functionals(value), signs, stage, 0)  # type: ignore[arg-type]  # a stage is a number here
         edge, _, t, _ = found.points
         A, B = self._keep(node, mesh.ends, signs, found)
         if place is self.layout.places[-1]:

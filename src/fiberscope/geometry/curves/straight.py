@@ -25,8 +25,9 @@ from fiberscope.geometry.curves.breakpoints import Breaks, changing, marked
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.engines.planar import faces as kernels
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
+from fiberscope.geometry.engines.planar.arrange import Arranger, Functionals, sure_signs
 from fiberscope.geometry.engines.planar.chain_bends import Bends, is_worth
+from fiberscope.geometry.engines.planar.chain_rows import PieceRows, pair_of
 from fiberscope.geometry.engines.planar.exact import (
     BITS,
     FixedProgram,
@@ -46,7 +47,7 @@ from fiberscope.network.walk import cuts, switches
 from fiberscope.numerics.algebra.dyadic import Dyadic
 from fiberscope.numerics.arrays import pointers
 from fiberscope.numerics.compensated import Twofold
-from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U
+from fiberscope.numerics.floats import FloatArray, IntArray, SignArray, U, length, spectral_bound
 from fiberscope.numerics.points import Triple, dot, sign
 from fiberscope.run import Run
 
@@ -113,6 +114,7 @@ class Cutter(Arranger):
         self.cuts: list[Stage] = []
         self.known_points: dict[tuple[int, int, bool], Triple] = {}
         self.near = NearLines(net, chain.points) if net.is_chain and not net.layout.slopes.any() else None
+        self.all_near: PieceRows | None = None
 
     @property
     def ends(self) -> IntArray:
@@ -137,7 +139,7 @@ class Cutter(Arranger):
         """The chain cut by one switch; the values at old and new points, those behind the switch among them."""
         stage, node = len(self.cuts), place.node
         source = values[node.source]
-        value = cuts(node, source, self.algebra)
+        value = Functionals(cuts(node, source, self.algebra))
         mesh: Any = Edges(self.ends)
 
         known = sure_signs(node, source, lambda: self._numbers[node.source])
@@ -224,11 +226,27 @@ class Cutter(Arranger):
         if not self.tight and len(points) > MANY:
             raise Loose
         self._note(len(points))
+        layers = self.layout.affine
+        if self.near is not None and self.all_near is None and PieceRows.is_worth(layers, self.cuts, len(points)):
+            self.all_near = PieceRows(layers, self.chain.points)
         place = np.empty(len(signs), dtype=np.int64)
         place[self.order] = np.arange(len(signs))
-        for v, j in zip(points.tolist(), columns.tolist(), strict=True):
-            piece = min(int(place[v]), len(mesh.ends) - 1)
+        pieces = np.minimum(place[points], len(mesh.ends) - 1)
+        if self.all_near is not None and len(self.chain.points) == 2:
+            which, inverse = np.unique(points, return_inverse=True)
+            known = self.all_near.signs(stage, self.cuts, (pieces, columns), self._near_points(which), inverse)
+            signs[points, columns] = np.where(known == 0, 2, known)
+            points, columns, pieces = (x[known == 0] for x in (points, columns, pieces))
+        for v, j, piece in zip(points.tolist(), columns.tolist(), pieces.tolist(), strict=True):
             signs[v, j] = self._sign_at(stage, piece, j, v)
+
+    def _near_points(self, points: IntArray) -> FloatArray:
+        """Points of a segment in pairs of floats, ``(high, low, error)`` of ``(X, Y, W)``; unknown ones have NaN."""
+        found = np.full((len(points), 3, 3), np.nan)
+        for k, v in enumerate(points.tolist()):
+            with suppress(Unclear):
+                found[k] = [pair_of(x) for x in self._exact(v, 0, True)]
+        return found.transpose(2, 1, 0)
 
     def _sign_at(self, stage: int, piece: int, j: int, point: int) -> int:
         """The sign of a functional at a point: in about 106 bits where these tell, otherwise in integers."""
@@ -262,6 +280,8 @@ class Cutter(Arranger):
 
     def _line(self, stage: int, piece: int, j: int, near: bool = False) -> Triple:
         """Functional ``j`` of a switch on a piece that it cuts; ``near``: in balls."""
+        if near and self.all_near is not None:
+            return self.all_near.line(stage, self.cuts, piece, j)
         chart, *pieces = self._ancestors(stage, np.array([piece]))
         prefix = [cut.piece_signs(own)[0] for cut, own in zip(self.cuts, pieces, strict=False)]
         if near:
@@ -378,6 +398,7 @@ class NearLines:
         self.layers = net.layout.affine
         self.points = points
         self._known: dict[bytes, tuple[IntArray, Twofold]] = {}
+        self._spectral: dict[int, float] = {}
 
     def functional(self, signs: Sequence[SignArray], segment: int, j: int) -> Twofold:
         """Entry ``j`` behind as many activations as signs are given, ``(3, 1)``."""
@@ -403,4 +424,7 @@ class NearLines:
         start = np.zeros((3, len(rows)))
         if node.offset is not None:
             start[2] = node.offset[rows]
-        return value.times(np.ascontiguousarray(matrix[np.ix_(rows, columns)].T), start)
+        if len(rows) > 1 and layer not in self._spectral:
+            self._spectral[layer] = spectral_bound(matrix)
+        part = np.ascontiguousarray(matrix[np.ix_(rows, columns)].T)
+        return value.times(part, start, self._spectral[layer] if len(rows) > 1 else length(np.abs(part)))

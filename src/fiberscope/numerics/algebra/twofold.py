@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from fiberscope.numerics.algebra.base import Algebra, Constant, LinearMap, joined
-from fiberscope.numerics.compensated import Twofold
-from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
+from fiberscope.numerics.compensated import Gate, Twofold
+from fiberscope.numerics.floats import UP, BoolArray, FloatArray, IntArray, spectral_bound
 
 
 class TwofoldAlgebra(Algebra[Twofold]):
@@ -26,7 +26,7 @@ class TwofoldAlgebra(Algebra[Twofold]):
 
     def __init__(self, every: int | None = None) -> None:
         self._every = every
-        self._matrices: WeakKeyDictionary[LinearMap, FloatArray] = WeakKeyDictionary()
+        self._matrices: WeakKeyDictionary[LinearMap, tuple[FloatArray, float]] = WeakKeyDictionary()
 
     def take(self, values: FloatArray) -> Twofold:
         return Twofold.exact(values)
@@ -40,20 +40,30 @@ class TwofoldAlgebra(Algebra[Twofold]):
     def apply(self, stage: LinearMap, value: Twofold) -> Twofold:
         return self._times(stage, value, None)
 
-    def _times(self, stage: LinearMap, value: Twofold, bias: FloatArray | None) -> Twofold:
+    def behind(self, stage: LinearMap, bias: FloatArray | None, value: Twofold, gate: Gate) -> Twofold:
+        """A layer of values of which some blocks are taken, and in these some entries: see :meth:`Twofold.times`."""
+        return self._times(stage, value, bias, gate)
+
+    def _times(self, stage: LinearMap, value: Twofold, bias: FloatArray | None, gate: Gate | None = None) -> Twofold:
         if stage not in self._matrices:
-            self._matrices[stage] = np.ascontiguousarray(stage.dense().T, dtype=np.float64)
-        start = np.zeros((len(value.high), stage.out_size))
+            matrix = np.ascontiguousarray(stage.dense().T, dtype=np.float64)
+            self._matrices[stage] = matrix, spectral_bound(matrix)
+        start = np.zeros((self._every or len(value.high), stage.out_size))
         if bias is not None:
-            start[-1 if self._every is None else slice(self._every - 1, None, self._every)] = bias
-        return value.times(self._matrices[stage], start)
+            start[-1] = bias
+        matrix, spectral = self._matrices[stage]
+        return value.times(matrix, start, spectral, gate)
 
     def concat(self, values: Sequence[Twofold], order: IntArray | None) -> Twofold:
         parts = ("high", "low", "error")
-        return Twofold(*(joined([getattr(value, part) for value in values], order) for part in parts))
+        high, low, error = (joined([getattr(value, part) for value in values], order) for part in parts)
+        known = [value.norm for value in values if value.norm is not None]
+        norm = np.hypot.reduce(known) * UP if len(known) == len(values) else None
+        return Twofold(high, low, error, norm)
 
     def gate(self, value: Twofold, active: BoolArray, slopes: FloatArray | None) -> Twofold:
         if slopes is not None and not np.isin(slopes, (0.0, 1.0)).all():
             raise self._lacks("slopes but 0 and 1")
         alive = active if slopes is None else active | (slopes == 1)
-        return Twofold(*(np.where(alive, part, 0.0) for part in (value.high, value.low, value.error)))
+        high, low, error = (np.where(alive, part, 0.0) for part in (value.high, value.low, value.error))
+        return Twofold(high, low, error, value.norm)

@@ -13,6 +13,7 @@ this switch is number ``first + j`` of the whole network; sides of the domain ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
@@ -35,6 +36,31 @@ MOST_MEETINGS = MEMORY // 96
 """Places on chords where they meet others, two for every crossing, that one mesh may have; each takes so many bytes."""
 
 
+_SOME = 8
+"""So many vertices of open decisions are worth arrays; fewer decisions are made one by one."""
+
+
+@dataclass(slots=True, eq=False)
+class Functionals:
+    """The functionals of a switch at the vertices; ``anew`` makes some values anew, much sharper, and gives all."""
+
+    value: Tracked
+    anew: Callable[[IntArray], Tracked] | None = None
+
+    def sharpen(self, vertices: IntArray, stage: Stage) -> bool:
+        """Whether the values at these vertices were made anew."""
+        if self.anew is None or len(vertices) < _SOME:
+            return False
+        self.value = self.anew(vertices)
+        stage.blurred += len(vertices)
+        return True
+
+    def signs(self, vertices: IntArray | None, signs: SignArray) -> int:
+        """Fill in the signs at some vertices or all, 2 where floats leave them open; how many these are."""
+        value = self.value if vertices is None else self.value.rows(vertices)
+        return int(kernels.float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs))
+
+
 class Arranger:
     """Makes the decisions, and keeps the stages that the vertices of a mesh refer to; ``run`` may stop it."""
 
@@ -47,25 +73,32 @@ class Arranger:
         self.by_float = 0
         self.by_exact = 0
 
-    def arrange(self, mesh: Polygons, value: Tracked, stage: Stage, first: int, known: Known) -> Arrangement:
-        """Decide everything about the functionals ``value`` (numbered from ``first`` on) on a mesh.
+    def arrange(self, mesh: Polygons, found: Functionals, stage: Stage, first: int, known: Known) -> Arrangement:
+        """Decide everything about the functionals ``found`` (numbered from ``first`` on) on a mesh.
 
         ``known`` may put in signs that need no decision, before the exact ones are asked for.
         """
         self.stages.append(stage)
-        signs = self._signs(mesh, value, stage, first, known)
-        crossings = self._cross_edges(mesh, value, signs, stage, first)
+        signs = self._signs(mesh, found, stage, first, known)
+        crossings = self._cross_edges(mesh, found, signs, stage, first)
         at, piece, at_ptr = _positions(mesh, crossings.point_ptr)
         rough = Arrangement(first, signs, crossings, None, at, at_ptr, piece)
-        rough.meetings = self._cross_chords(mesh, value, stage, rough)
+        rough.meetings = self._cross_chords(mesh, found.value, stage, rough)
         return rough
 
-    def _signs(self, mesh: Polygons, value: Tracked, stage: Stage, first: int, known: Known) -> SignArray:
-        V, n = value.z.shape
+    def _signs(self, mesh: Polygons, found: Functionals, stage: Stage, first: int, known: Known) -> SignArray:
+        V, n = found.value.z.shape
         signs = np.ones((V, -(-n // 8) * 8), dtype=np.int8)
-        undecided = kernels.float_signs(value.z, value.c, value.r, ENTRY_FLOOR, signs)
+        undecided = found.signs(None, signs)
         known(signs, undecided)
         self.by_float += V * n
+        if undecided:
+            vertices = np.flatnonzero((signs == 2).any(axis=1))
+            if found.sharpen(vertices, stage):
+                again = np.ones((len(vertices), signs.shape[1]), dtype=np.int8)
+                undecided = found.signs(vertices, again)
+                signs[vertices] = again
+                known(signs, undecided)
         if undecided:
             self._decide_exactly(mesh, signs, stage, first)
         return signs
@@ -104,7 +137,7 @@ class Arranger:
 
     # -- edges ---------------------------------------------------------------------------------------------------
 
-    def _cross_edges(self, mesh: Polygons, value: Tracked, signs: SignArray, stage: Stage, first: int) -> Crossings:
+    def _cross_edges(self, mesh: Polygons, found: Functionals, signs: SignArray, stage: Stage, first: int) -> Crossings:
         words = signs.view(np.uint64)
         counts, none = np.zeros(len(mesh.ends), dtype=np.int64), np.zeros(0, dtype=np.int64)
         kernels.list_crossings(mesh.ends, words, counts, none)
@@ -113,10 +146,14 @@ class Arranger:
         sure = np.ones(len(counts), dtype=bool)
         rank = np.arange(ptr[-1]) - np.repeat(ptr[:-1], counts)
         kernels.list_crossings(mesh.ends, words, ptr[:-1].copy(), label)
-        kernels.order_crossings(
-            mesh.ends, ptr, label, np.arange(signs.shape[1]), rank.copy(), value.z, value.c, value.r, ENTRY_FLOOR,
-            mesh.ends, none, t[:0], t[:0], t, d, sure,
-        )  # fmt: skip
+        for _ in range(2):
+            value, every = found.value, np.arange(signs.shape[1])
+            kernels.order_crossings(
+                mesh.ends, ptr, label, every, rank.copy(), value.z, value.c, value.r, ENTRY_FLOOR,
+                mesh.ends, none, t[:0], t[:0], t, d, sure,
+            )  # fmt: skip
+            if sure.all() or not found.sharpen(np.unique(mesh.ends[~sure]), stage):
+                break
         self.by_float += int(ptr[-1])
         for e in np.flatnonzero(~sure).tolist():
             here = slice(int(ptr[e]), int(ptr[e + 1]))

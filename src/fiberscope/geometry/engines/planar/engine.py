@@ -11,7 +11,7 @@ its windows' inputs, and faces with equal winners are joined again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,7 @@ from fiberscope.geometry.cells import Cells, Incidence, pool_layout
 from fiberscope.geometry.domains import Box, Polytope
 from fiberscope.geometry.engines.limits import MEMORY, MEMORY_OF_A_COUNT
 from fiberscope.geometry.engines.planar import tracked as track
-from fiberscope.geometry.engines.planar.arrange import Arranger, sure_signs
+from fiberscope.geometry.engines.planar.arrange import Arranger, Functionals, sure_signs
 from fiberscope.geometry.engines.planar.build import build
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, pool_signs
 from fiberscope.geometry.engines.planar.flips import LARGE, Flips
@@ -49,6 +49,12 @@ PlanarDomain = Box | Polytope
 
 _CHUNK_BYTES = 1 << 25
 """Counting goes on in pieces when the values of all vertices would need more than this."""
+
+EARLY, DEEP = 2, 7
+"""In front of this switch, and of more than so many behind it, values are made anew while there are few."""
+
+MANY = 1 << 13
+"""In front of more than ``DEEP`` switches products at up to so many vertices are almost exact."""
 
 XY = -1
 """Key of the coordinates among the values of a mesh."""
@@ -200,10 +206,12 @@ class Engine:
         if node == 0 and (both := self.composed) is not None:
             values[2], node = track.lifted(*both, values.pop(0)), 2
         # spectral norms serve the layers behind the next switch
-        tight = sum(place.index > node for place in self.layout.places) > 1
+        ahead = sum(place.index > node for place in self.layout.places)
+        few = MANY if ahead > DEEP else track.FEW
         if self.flips is not None and node == self.flips.index:
-            values[node + 1], node = self.flips.values(values.pop(POINTS), mesh.signs[0], tight), node + 1
-        algebra = TrackedAlgebra(tight)
+            values[node + 1] = self.flips.values(values.pop(POINTS), mesh.signs[0], ahead > 1)
+            node += 1
+        algebra = TrackedAlgebra(ahead > 1, few)
         return next(switches(self.layout, values, algebra, {}, first=node)).index
 
     def split(self, mesh: Polygons, switch: int, node: int, memory: int, in_pieces: bool = False) -> Polygons:
@@ -257,22 +265,28 @@ class Engine:
         """All decisions about one switch."""
         step = self.switches[switch]
         stage = Stage(mesh.indptr, mesh.loop_v, mesh.signs, self.switches[:switch], mesh.root)
-        if self.arranger.stages[-1].is_blurred:
-            self._sharpen(mesh, step.source, stage)
+        sharp = self.arranger.twofold is not None
+        early = switch == EARLY < len(self.switches) - DEEP
+        if sharp and (early or self.arranger.stages[-1].is_blurred):
+            self._sharpen(mesh, step.source, stage, np.arange(mesh.num_vertices))
         source = mesh.values[step.source]
         value = cuts(step, source, TrackedAlgebra(tight=False))
         known = sure_signs(step, source, lambda: self._numbers[step.source])
-        return self.arranger.arrange(mesh, value, stage, int(self.offsets[switch]), known)
+        anew = partial(self._sharpen, mesh, step.source, stage) if sharp else None
+        return self.arranger.arrange(mesh, Functionals(value, anew), stage, int(self.offsets[switch]), known)
 
-    def _sharpen(self, mesh: Polygons, key: int, stage: Stage) -> None:
-        """Make the values in front of a switch anew where their bounds have grown; later layers go on from these."""
+    def _sharpen(self, mesh: Polygons, key: int, stage: Stage, vertices: IntArray) -> Tracked:
+        """Make the values in front of a switch anew at some vertices; later layers go on from these."""
         polygon = np.zeros(mesh.num_vertices, dtype=np.int64)
         polygon[mesh.loop_v] = mesh.owners
-        stages = [*self.arranger.stages, stage]
-        xy, value = mesh.values[XY], mesh.values[key]
-        mesh.values[XY], mesh.values[key] = sharpened(
-            self.arranger.oracle, stages, mesh.defined, polygon, xy, value, self.arranger.run
-        )
+        arranger = self.arranger
+        stages = arranger.stages if arranger.stages[-1] is stage else [*arranger.stages, stage]
+        xy, value = (mesh.values[k].rows(vertices) for k in (XY, key))
+        own = mesh.defined[vertices], polygon[vertices]
+        found = sharpened(arranger.oracle, stages, *own, xy, value, arranger.run)
+        for k, part in zip((XY, key), found, strict=True):
+            mesh.values[k] = mesh.values[k].replaced(vertices, part)
+        return mesh.values[key]
 
     # -- results -------------------------------------------------------------------------------------------------
 

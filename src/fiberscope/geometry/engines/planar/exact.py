@@ -49,8 +49,8 @@ BITS = 128
 _DENSE = 1 << 20
 """Entries of a matrix up to which an operator is taken as a matrix."""
 
-_BLURRED = 256
-"""Values are made anew where floats left one decision open for so many polygons."""
+_BLURRED = 4
+"""Values are made anew at all vertices where floats left one decision open for so many polygons."""
 
 _MOST_ROWS = 1 << 21
 """How many numbers the states of a program may hold before they are dropped."""
@@ -155,7 +155,7 @@ class Stage:
     switches: Sequence[Switch]
     root: IntArray | None = None
     blurred: int = 0
-    """Decisions that floats left open and pairs of floats made."""
+    """Decisions that floats left open and pairs of floats made, and vertices whose values were made anew for others."""
     rows: dict[tuple[type[Oracle], int], list[Any]] = field(default_factory=dict)
     points: dict[tuple[type[Oracle], int, int, int], Triple] = field(default_factory=dict)
 
@@ -209,6 +209,11 @@ class Oracle:
     def program(self) -> FixedProgram[Any]:
         """The rows of every polygon; made when the first one is asked for, which is seldom."""
         return exact_program(self.layout, self._begin)
+
+    @cached_property
+    def rows(self) -> TwofoldAlgebra:
+        """For the rows of many polygons in pairs of floats; it remembers the matrices."""
+        return TwofoldAlgebra(every=3)
 
     def side(self, chart: int, number: int) -> Triple:
         """A side of the domain in the coordinates of a chart."""

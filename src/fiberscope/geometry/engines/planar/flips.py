@@ -21,18 +21,24 @@ from typing import Any
 import numpy as np
 
 from fiberscope.geometry.engines.planar.tracked import (
-    UP,
     Tracked,
-    length,
-    norms,
     plane_rows,
     row_norms,
-    spectral_bound,
+    spectral_of,
 )
 from fiberscope.network.layout import Layout
 from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.numerics.compiling.kernels import sums
-from fiberscope.numerics.floats import ENTRY_FLOOR, FloatArray, IntArray, SignArray, gamma
+from fiberscope.numerics.floats import (
+    ENTRY_FLOOR,
+    UP,
+    FloatArray,
+    IntArray,
+    SignArray,
+    gamma,
+    length,
+    norms,
+)
 
 LARGE = 2.0**64
 """Coordinates up to this do not lift what underflows in ``M`` above the floor of an entry's bound."""
@@ -110,7 +116,7 @@ class Flips:
         frobenius = length(r)
         e2 = c * frobenius
         if tight:
-            e2 = np.minimum(e2, before * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
+            e2 = np.minimum(e2, before * min(frobenius, spectral_of(self.layer.operator)) + rounding * frobenius)
         return Tracked(out, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
 
 

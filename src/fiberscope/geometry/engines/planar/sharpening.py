@@ -17,11 +17,12 @@ import numpy as np
 
 from fiberscope.geometry.engines.planar.exact import Oracle, Stage, TwofoldOracle
 from fiberscope.geometry.engines.planar.tracked import Tracked
-from fiberscope.network.layout import Layout
+from fiberscope.network.layout import Layout, Place
+from fiberscope.network.nodes import Affine, PiecewiseLinear
 from fiberscope.network.walk import switches
 from fiberscope.numerics.algebra import float_pairs as pairs
 from fiberscope.numerics.algebra.twofold import TwofoldAlgebra
-from fiberscope.numerics.compensated import Twofold
+from fiberscope.numerics.compensated import Gate, Twofold
 from fiberscope.numerics.floats import TINY, BoolArray, FloatArray, IntArray, U, round_up
 from fiberscope.run import Run
 
@@ -128,7 +129,7 @@ def _lines(
             here = np.flatnonzero(defined[:, 2 + which] == -1 - k)
             if len(here):
                 room[:, which][:, :, here] = _side(side)[:, :, None]
-    for k, group, rows in _rows(oracle.layout, stages, cells):
+    for k, group, rows in _rows(oracle, stages, cells):
         low, high = oracle.offsets[k : k + 2]
         for which in range(2):
             number = defined[:, 2 + which]
@@ -161,12 +162,12 @@ def _side(side: Sequence[flint.fmpz]) -> FloatArray:
     return found
 
 
-def _rows(layout: Layout, stages: Sequence[Stage], cells: IntArray) -> Iterator[tuple[int, IntArray, Twofold]]:
+def _rows(oracle: Oracle, stages: Sequence[Stage], cells: IntArray) -> Iterator[tuple[int, IntArray, Twofold]]:
     """Switch by switch ``(k, group, rows)``: the rows ``(3 groups, n)`` of its functionals on the cells.
 
     ``cells (n, 2)`` are pairs (stage, polygon); ``group`` is -1 where a cell's stage does not come so far.
     """
-    algebra = TwofoldAlgebra(every=3)
+    layout, algebra = oracle.layout, oracle.rows
     prefixes = []
     for number in np.unique(cells[:, 0]).tolist():
         here = np.flatnonzero(cells[:, 0] == number)
@@ -184,11 +185,25 @@ def _rows(layout: Layout, stages: Sequence[Stage], cells: IntArray) -> Iterator[
         keys = np.concatenate([group[:, None].view(np.uint8), np.packbits(active, axis=1)], axis=1)[alive]
         whole = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).reshape(-1)
         _, index, inverse = np.unique(whole, return_index=True, return_inverse=True)
-        rows = (3 * group[alive][index][:, None] + np.arange(3)).reshape(-1)
-        values = {key: Twofold(v.high[rows], v.low[rows], v.error[rows]) for key, v in values.items()}
-        choices = {place.index: np.repeat(active[alive][index], 3, axis=0)}
+        gate = group[alive][index], active[alive][index]
         group = np.full(len(cells), -1)
         group[alive] = inverse
-        way = switches(layout, values, algebra, choices, first=place.index)
-        place = next(other for other in way if other.index not in choices)
+        place = _onward(layout, values, algebra, place, gate)
         yield k + 1, group, values[place.source]
+
+
+def _onward(layout: Layout, values: dict[int, Twofold], algebra: TwofoldAlgebra, place: Place, gate: Gate) -> Place:
+    """On to the next switch, which is given, for the groups and their active entries in ``gate``."""
+    here, (groups, active) = place.index, gate
+    node, leak = layout.nodes[here + 1], place.node.leak if isinstance(place.node, PiecewiseLinear) else None
+    alone = len(values) == 1 and layout.last_use[here + 1] == here + 1
+    if alone and isinstance(node, Affine) and len(node.operator.stages()) == 1:  # in one go, without copies
+        alive = active if leak is None else active | (leak == 1)
+        values[here + 2] = algebra.behind(node.operator, node.offset, values.pop(place.source), (groups, alive))
+        return next(switches(layout, values, algebra, {}, first=here + 2))
+    rows = (3 * groups[:, None] + np.arange(3)).reshape(-1)
+    for key, value in values.items():
+        values[key] = value.rows(rows)
+    choices = {here: np.repeat(active, 3, axis=0)}
+    way = switches(layout, values, algebra, choices, first=here)
+    return next(other for other in way if other.index not in choices)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,14 +23,27 @@ from fiberscope.geometry.engines.planar.faces import join_values, rectify
 from fiberscope.network.nodes import Affine, MaxPool, PiecewiseLinear, Switch
 from fiberscope.numerics.algebra.base import Algebra, LinearMap, joined
 from fiberscope.numerics.algebra.slices import sliced_product
-from fiberscope.numerics.compensated import accurate_product
-from fiberscope.numerics.floats import ENTRY_FLOOR, TINY, BoolArray, FloatArray, IntArray, SignArray, U, gamma
-
-UP = 1 + 2.0**-30
-"""Factor on non-negative numbers: more than the rounding of norms of up to a million entries."""
+from fiberscope.numerics.compensated import Twofold, accurate_product
+from fiberscope.numerics.floats import (
+    ENTRY_FLOOR,
+    SMALL,
+    TINY,
+    UP,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    SignArray,
+    U,
+    gamma,
+    length,
+    norms,
+    positive,
+    round_up,
+    spectral_bound,
+)
 
 FEW = 512
-"""At so many points a product may cost six: the errors of early layers, which all later ones inherit, nearly vanish."""
+"""At so many points a product may cost ten: the errors of early layers, which all later ones inherit, nearly vanish."""
 
 MOST_SLICED = 1 << 22
 """More entries of a product, as those of images at many points, are not worth it."""
@@ -37,8 +51,7 @@ MOST_SLICED = 1 << 22
 _BLOCK = 1 << 16
 """Numbers that are handled at once."""
 
-SMALL = 2.0**-400
-"""Numbers between this and its inverse can be squared and summed without leaving the range of floats."""
+_spectral: WeakKeyDictionary[LinearMap, float] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +82,12 @@ class Tracked:
         norm = None if self.norm is None else self.norm[index]
         zeros = None if self.zeros is None else self.zeros[index]
         return replace(self, z=self.z[index], c=self.c[index], e2=self.e2[index], zeros=zeros, norm=norm, bends=None)
+
+    def replaced(self, index: IntArray, part: Tracked) -> Tracked:
+        """With other values of the same at some of the points."""
+        z, c, e2 = self.z.copy(), self.c.copy(), self.e2.copy()
+        z[index], c[index], e2[index] = part.z, part.c, part.e2
+        return replace(self, z=z, c=c, e2=e2, norm=None)
 
     def extended(self, blocks: Sequence[tuple[IntArray, IntArray, FloatArray, FloatArray]]) -> Tracked:
         """With points ``A + t (B - A)`` appended, from blocks ``(A, B, t, error of t)``; later ones may use earlier."""
@@ -130,28 +149,9 @@ def lifted(plane: Affine, node: Affine, points: Tracked) -> Tracked:
     return Tracked(points.z @ F[:, :2].T + F[:, 2], c, c * length(r) * UP + len(r) * ENTRY_FLOOR, r)
 
 
-def norms(z: FloatArray) -> FloatArray:
-    """Not below the Euclidean norms of the rows."""
-    norm = np.sqrt(np.einsum("ij,ij->i", z, z)) * UP
-    small = np.flatnonzero(norm < SMALL)
-    if len(small):  # squares may have vanished
-        norm[small] = np.where((z[small] != 0).any(axis=1), SMALL, 0.0)
-    return np.asarray(norm)
-
-
-def _positive(r: FloatArray) -> FloatArray:
-    """Factors whose squares do not vanish, not below the given ones."""
-    return np.where(r == 0, 0.0, np.maximum(r, SMALL))
-
-
 def _normal(r: FloatArray) -> FloatArray:
     """Factors not below the given ones whose inverses are finite; zero stays zero."""
     return np.where(r == 0, 0.0, np.maximum(r, TINY))
-
-
-def length(r: FloatArray) -> float:
-    """Not below the Euclidean norm of non-negative factors."""
-    return float(np.sqrt((_positive(r) ** 2).sum())) * UP
 
 
 def row_norms(stage: LinearMap) -> FloatArray:
@@ -190,9 +190,9 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     r = rows if offset is None else np.hypot(rows, offset) * UP
     frobenius = length(r)
     afford = len(value.z) <= few and len(value.z) * stage.out_size <= MOST_SLICED
-    sliced = sliced_product(stage, value.z, offset) if tight and afford else None
-    if sliced is not None:
-        return _accurate(*sliced, r, value.e2, stage, frobenius)
+    sharp = _sharp_product(stage, value.z, offset) if tight and afford else None
+    if sharp is not None:
+        return _accurate(*sharp, r, value.e2, stage, frobenius)
     bends = value.bends if stage.stored_matrix is not None else None
     result = product(stage, value.z, offset, bends)
     # |W_j a + b_j| <= r_j |(a, 1)|, so rounding is in proportion to r_j as well. Rows without input stay exact.
@@ -202,12 +202,25 @@ def _linear(stage: LinearMap, value: Tracked, offset: FloatArray | None, tight: 
     rounding = rounding * UP
     c = (value.e2 + rounding) * UP
     e2 = c * frobenius
-    if tight and (matrix := stage.stored_matrix) is not None:
-        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_bound(matrix)) + rounding * frobenius)
+    if tight and stage.stored_matrix is not None:
+        e2 = np.minimum(e2, value.e2 * min(frobenius, spectral_of(stage)) + rounding * frobenius)
     elif tight:  # of a convolution the length of all rows counts every pixel, its norm does not
         own = 0.0 if offset is None else length(np.abs(offset))
         e2 = np.minimum(e2, c * absolute_bound(stage) + gamma(stage.fan_in + 6) * own * UP)
     return Tracked(result, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
+
+
+def _sharp_product(stage: LinearMap, z: FloatArray, offset: FloatArray | None) -> tuple[FloatArray, FloatArray] | None:
+    """A product with little more than one rounding, and its error entry by entry; None beyond the range of floats."""
+    matrix = stage.stored_matrix
+    if matrix is None:
+        return sliced_product(stage, z, offset)
+    start = np.zeros((1, len(matrix))) if offset is None else np.array(offset)[None]
+    alive = z != 0
+    found = Twofold.exact(z).times(np.ascontiguousarray(matrix.T), start, behind=(np.arange(len(z)), alive))
+    error = round_up(found.error + np.abs(found.low), 2)
+    error[~alive.any(axis=1)] = 0.0  # of nothing, the offset as it stands
+    return (found.high, error) if np.isfinite(error).all() else None
 
 
 def _accurate(
@@ -216,18 +229,25 @@ def _accurate(
     """A product whose own error is known entry by entry, on inputs whose errors have at most the norm ``before``."""
     # a column without weights has the offset, which is exact, or nothing
     error = np.where(r == 0, 0.0, error)
-    matrix = stage.stored_matrix
-    spectral = absolute_bound(stage) if matrix is None else spectral_bound(matrix)
+    spectral = absolute_bound(stage) if stage.stored_matrix is None else spectral_of(stage)
     c = (before + _relative(error, r)) * UP
     e2 = before * min(frobenius, spectral) + norms(error)
     return Tracked(result, c, np.where(c == 0, 0.0, e2 * UP + len(r) * ENTRY_FLOOR), r)
+
+
+def spectral_of(stage: LinearMap) -> float:
+    """A number not below the spectral norm of a stored matrix, found once."""
+    if stage not in _spectral:
+        assert stage.stored_matrix is not None
+        _spectral[stage] = spectral_bound(stage.stored_matrix)
+    return _spectral[stage]
 
 
 def absolute_bound(stage: LinearMap) -> float:
     """A number not below the spectral norm of ``|W|``, hence of ``W``, from sums of rows and columns (I. Schur)."""
     rows = stage.apply_abs(np.ones((1, stage.in_size))).max(initial=0.0)
     columns = stage.with_coefficients(np.abs(stage.coefficients)).adjoint(np.ones((1, stage.out_size))).max(initial=0.0)
-    return float(np.sqrt(_positive(rows)) * np.sqrt(_positive(columns)) * UP)
+    return float(np.sqrt(positive(rows)) * np.sqrt(positive(columns)) * UP)
 
 
 def _scaled(factors: FloatArray, value: Tracked, result: FloatArray, offset: FloatArray | None) -> Tracked:
@@ -278,7 +298,7 @@ def activate(node: PiecewiseLinear, value: Tracked, signs: SignArray, reuse: boo
     if not node.slopes.any():
         out = value.z if reuse else np.empty_like(value.z)
         size, live = np.empty(len(out)), np.empty(len(out))
-        rectify(value.z, signs, _positive(value.r) ** 2, out, size, live)
+        rectify(value.z, signs, positive(value.r) ** 2, out, size, live)
         # a row is exact where all are dead; a live neuron may be 0.0 by rounding and has an error all the same
         e2 = np.minimum(value.e2, np.sqrt(live) * value.c * UP + len(value.r) * ENTRY_FLOOR)
         e2 = np.where(live == 0, 0.0, e2)
@@ -367,34 +387,3 @@ def _each_zero(values: Sequence[Tracked]) -> list[BoolArray] | None:
     if all(v.zeros is None for v in values):
         return None
     return [np.zeros(v.z.shape, dtype=bool) if v.zeros is None else v.zeros for v in values]
-
-
-def spectral_bound(matrix: FloatArray) -> float:
-    """A number not below the spectral norm, usually within 10 %: guessed by iteration, proven by a factorisation;
-    infinite where squares leave the range of floats.
-
-    If the Cholesky factorisation of ``(b I - G)`` succeeds in floats, for the Gram matrix ``G``, then its smallest
-    eigenvalue is above ``-n (n + 2) u * trace``, which the shift covers (S. M. Rump, BIT 46, 2006).
-    """
-    small = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    gram = small @ small.T
-    n, trace = len(gram), float(np.trace(gram))
-    if not SMALL < trace < 1 / SMALL:
-        return float("inf")
-    ceiling = np.sqrt(trace) * UP
-    vector = np.ones(n)
-    for _ in range(12):
-        vector = gram @ vector
-        norm = float(np.linalg.norm(vector))
-        if not 0 < norm < np.inf:
-            return float(ceiling)
-        vector /= norm
-    guess = 1.15 * norm
-    shift = 16.0 * (n + 2) * (n + matrix.size / n) * 2.0**-53 * trace
-    while guess < trace:
-        try:
-            np.linalg.cholesky((guess - shift) * np.eye(n) - gram)
-            return float(np.sqrt(guess) * UP)
-        except np.linalg.LinAlgError:
-            guess *= 1.2
-    return float(ceiling)
