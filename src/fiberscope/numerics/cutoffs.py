@@ -109,6 +109,21 @@ SPAN = 1e-7
 SIGN_OFF = 0.02
 """Recovery: solutions of a linear system for signs may be off by this; wrong systems give anything."""
 
+TOLD = 0.1
+"""Recovery: parameters that are known worse than this, rows being of norm one, are not recovered."""
+
+WELL_KNOWN = 1e-4
+"""Recovery: how well parameters should be known from noisy values, hidden rows being of norm one."""
+
+CHOSEN = 1e-3
+"""Recovery: rows whose least singular value is below this part of the largest are no coordinates of inputs."""
+
+SHARP_KINK = 1e-5
+"""Recovery: kinks whose places are known to this part of the domain's size make a hyperplane; others lie on any."""
+
+ONE_SIDED = 2e-3
+"""Recovery: behind a neuron that is off values change by at most this part of what they change by where it is on."""
+
 SIGNS_ALIKE = 1e3
 """Recovery: a choice of signs that is off by more than so many times the best one is not counted beside it."""
 
@@ -132,6 +147,9 @@ SAME = 1e-4
 
 SAME_CRUDE = 5e-3
 """The same where values are noisy."""
+
+VALUES_MET = 1e-4
+"""Recovery: noisy values are explained by a fit that leaves this part of them; the layers before are that wrong."""
 
 FLAT = 30.0
 """Recovery: how far, in roots of the noise, a surface may be from where it should be: others come near by accident."""

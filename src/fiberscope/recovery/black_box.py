@@ -9,14 +9,15 @@ surface over the folds, signs as one linear system, and the remainder that names
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fiberscope.errors import InputError
-from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN
+from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN, TOLD
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
 from fiberscope.recovery.layers.first_layer import first_layer, stacked, taken_over
@@ -28,9 +29,11 @@ from fiberscope.recovery.layers.later_layers import (
     explain_again,
     next_layer,
 )
+from fiberscope.recovery.layers.many_kinks import hyperplanes
 from fiberscope.recovery.layers.mending import missing_neuron
 from fiberscope.recovery.layers.output_fit import FIT_POINTS, fit_outputs
 from fiberscope.recovery.layers.refitting import refit_layers
+from fiberscope.recovery.layers.value_fit import layer_from_values
 from fiberscope.recovery.layers.weighing import weight_from_values
 from fiberscope.recovery.oracle import Function, Oracle, SpentError, alive, settle
 from fiberscope.recovery.place import place_of
@@ -56,6 +59,9 @@ ATTEMPTS, ATTEMPTS_CRUDE = 3, 5
 FURTHER, FURTHER_WHOLE = 3000, 100
 """Points at which an answer that lacks something is tried before it is taken, and one that does not."""
 
+FITTED_AT_ONCE = 2000
+"""Parameters up to which noisy values are explained by a fit of all of them."""
+
 DEEP = 5
 """Networks with more layers of neurons than this, inputs and outputs counted, lose digits from layer to layer."""
 
@@ -63,6 +69,9 @@ HELD_OUT = 100_000
 """Fresh points at which the result is tried."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
+
+GIVEN = "give this function; one of them was taken"
+EQUAL = "fit equally well, but what was found does not give this function; one of them was taken"
 
 INVISIBLE = (
     "no kink of it was found: it is dead, linear or not read on the domain, and stands here as a neuron of zeros"
@@ -90,10 +99,18 @@ class Search:
     holds: bool = False
     earlier: Pool | None = None
     by_values: Unresolved | None = None
+    points: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def prefix(self) -> Prefix:
         return Prefix(tuple(self.weights), tuple(self.biases), self.slope)
+
+    @property
+    def by_fits(self) -> bool:
+        """Whether values are noisy, and neurons are fitted to them: preactivations of the first layer can be chosen."""
+        few = sum(n * (m + 1) for m, n in itertools.pairwise(self.widths)) <= FITTED_AT_ONCE
+        narrow = len(self.widths) == 4 and self.widths[1] <= self.widths[0] and few
+        return narrow and self.pool.oracle.noise > CRUDE and not self.slope and not self.pool.place.bounded
 
     def reached(self) -> tuple[bool, bool, int]:
         """How far it came, to be compared with another search."""
@@ -139,6 +156,8 @@ class Search:
         hidden = self.widths[1:-1]
         if self.earlier is not None and len(self.earlier.planes) == hidden[0]:
             self.add(*taken_over(self.pool, self.earlier))
+        elif self.by_fits and not self.pool.effort:
+            self.add(*hyperplanes(self.pool, hidden[0]))
         else:
             self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
         self.behind(1)
@@ -201,7 +220,11 @@ class Search:
             explain_again(self.pool, self.prefix, Layer())
         whole = len(self.weights[-1]) == self.widths[number - 1]
         more = MORE_LINES if last else MORE_BEFORE if number == len(self.widths) - 3 else MORE_DEEP
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
+        layer = layer_from_values(self.pool, self.prefix, self.widths[number]) if self.by_fits else None
+        if layer is None and self.by_fits and not self.pool.effort:
+            raise self.stuck(number, "no fit of its neurons to the values explains them")
+        layer = layer or next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
+        self.points = layer.points
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
@@ -239,7 +262,7 @@ class Search:
             what = "the outputs" if last else f"layer {number + 1}"
             raise self.stuck(number, f"no choice of signs of its {n} neurons explains {what}")
         if signs.choices > 1:
-            text = f"{signs.choices} choices of signs give this function; one of them was taken"
+            text = f"{signs.choices} choices of signs {GIVEN}"
             self.unresolved.append(Unresolved(number, None, text))
             self.by_values = self.unresolved[-1] if told else None
         for i in np.flatnonzero(~signs.sure) if extra is None else ():
@@ -296,7 +319,7 @@ class Search:
         last = len(self.weights)
         off = sorted({i for layer, _, i in self.open if layer == last})
         robust = bool(self.lacking()) or len(self.weights[-1]) < self.widths[-2]
-        fit = fit_outputs(self.pool, self.prefix, robust, off)
+        fit = fit_outputs(self.pool, self.prefix, robust, off, self.points)
         if not len(fit.X):
             raise self.stuck(last, "no point is known at which the neurons without a kink are off")
         if not fit.holds.mean() > 0.5 and robust:
@@ -306,9 +329,9 @@ class Search:
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
         coefficients, signs = fit.coefficients, None
-        if self.pool.crude and not off and not self.slope:
+        if (self.pool.crude or self.points) and not off and not self.slope:
             known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-            known, coefficients = freed(self.pool, known, coefficients)
+            known, coefficients = freed(self.pool, known, coefficients, self.points)
             self.keep(known)
             if n == self.widths[-2]:
                 signs = signs_from_values(self.prefix.preactivations(fit.X)[-1], fit.Y)
@@ -411,22 +434,31 @@ def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
     if not search.holds:
         oracle.same_as_before()
     if not whole:
-        search.unresolved += unreached(search)
+        search.unresolved = disowned(search.unresolved) + unreached(search)
         return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
                         tuple(search.unresolved), False, domain, planes, slope=search.slope)  # fmt: skip
     theta = search.padded()
     residual, size = held_out(search, theta, run)
     close = bool(residual <= RECOVERED * oracle.noise * size)
     if not close:
+        search.unresolved = disowned(search.unresolved)
         text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
         search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
     elif search.polished and not search.holds:
         text = "the network differs at points where few neurons are active, more than the noise of the values explains"
         search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
     accuracy = search.accuracy if close and not search.unresolved else None
+    if accuracy is not None and accuracy > TOLD and oracle.noise > CRUDE:
+        text = f"the values tell parameters to about {accuracy:.0e} only, where rows have norm one"
+        search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
     return Recovery(search.widths, network_of(theta[::2], theta[1::2], search.slope), residual, size, oracle.noise,
                     oracle.spent, HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes,
                     slope=search.slope, accuracy=accuracy)  # fmt: skip
+
+
+def disowned(items: list[Unresolved]) -> list[Unresolved]:
+    """The same where the answer is not the function: choices of signs that fit equally well do not give it then."""
+    return [replace(item, reason=item.reason.replace(GIVEN, EQUAL)) for item in items]
 
 
 def unreached(search: Search) -> list[Unresolved]:

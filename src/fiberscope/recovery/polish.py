@@ -14,6 +14,12 @@ from fiberscope.run import Run
 STEPS, AGAIN = 12, 3
 """Steps with a Jacobian, and how often a further one is taken where residuals stay large."""
 
+STEPS_DAMPED, TRIES, STALLED, HARDLY = 150, 8, 20, 0.97
+"""Steps of a fit from afar, how often one is shortened, and by how much residuals must shrink within how many."""
+
+DAMPING = 1e-3, 4.0, 5.0
+"""The first damping, and the factors by which it grows after a failure and shrinks after a step."""
+
 Parameters = list[FloatArray]
 """``W_1, b_1, W_2, b_2, ...``"""
 
@@ -70,6 +76,42 @@ def polish(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int
         moved = [a + part.reshape(a.shape) for a, part in zip(now[2 * fixed :], np.split(change, cuts), strict=True)]
         now = [*now[: 2 * fixed], *moved]
     return best
+
+
+def damped(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, fixed: int = 0, leak: float = 0.0,
+           goal: float = 0.0, sizes: FloatArray | None = None) -> tuple[Parameters, float]:  # fmt: skip
+    """As :func:`polish` from parameters that may be far away (Levenberg and Marquardt); and the size of the residuals.
+
+    Residuals are counted in parts of the ``sizes`` of their points. It ends at ``goal``, or where they hardly shrink.
+    """
+    weights = np.ones(len(X)) if sizes is None else 1 / sizes
+    spread = np.repeat(weights, Y.shape[1])[:, None]
+
+    def left(now: Parameters) -> tuple[FloatArray, list[FloatArray], float]:
+        values, activations = forward(now, X, leak)
+        residual = (Y - values) * weights[:, None]
+        return residual, activations, float(np.sqrt((residual**2).mean()))
+
+    cuts, damping = np.cumsum([a.size for a in theta[2 * fixed :]])[:-1], DAMPING[0]
+    told: list[float] = []
+    residual, activations, size = left(theta)
+    while size > goal and not (len(told) > STALLED and size > HARDLY * told[-STALLED]) and len(told) < STEPS_DAMPED:
+        run.step(len(told), STEPS_DAMPED, "fitting")
+        J = _jacobian(activations[fixed:-1], backward(theta, activations, leak)[fixed:]) * spread
+        told.append(size)
+        for _ in range(TRIES):
+            change = _solved(J, residual.ravel(), damping)
+            if change is not None and np.isfinite(change).all():
+                parts = zip(theta[2 * fixed :], np.split(change, cuts), strict=True)
+                ahead = [*theta[: 2 * fixed], *(a + part.reshape(a.shape) for a, part in parts)]
+                further = left(ahead)
+                if further[2] < size:
+                    break
+            damping *= DAMPING[1]
+        else:
+            break
+        theta, (residual, activations, size), damping = ahead, further, damping / DAMPING[2]
+    return list(theta), size
 
 
 def polish_at_once(theta: Parameters, X: FloatArray, Y: FloatArray, run: Run, leak: float = 0.0,
@@ -203,13 +245,13 @@ def weighty(theta: Parameters, X: FloatArray, more: FloatArray, count: int, leak
     return np.flatnonzero(chosen)
 
 
-def _solved(J: FloatArray, residual: FloatArray) -> FloatArray | None:
+def _solved(J: FloatArray, residual: FloatArray, damping: float = 0.0) -> FloatArray | None:
     """Least squares by the normal equations, whose error the next step mends; None where they break down."""
     scale = np.linalg.norm(J, axis=0)
     scale[scale == 0] = 1.0
     J = J / scale
     gram = J.T @ J
-    gram[np.diag_indices_from(gram)] += RIDGE * len(gram)
+    gram[np.diag_indices_from(gram)] += RIDGE * len(gram) + damping
     try:
         return np.asarray(cho_solve(cho_factor(gram), J.T @ residual) / scale)
     except LinAlgError:

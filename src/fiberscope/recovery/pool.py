@@ -136,8 +136,13 @@ class Pool:
     def open_kinks(self) -> tuple[FloatArray, FloatArray]:
         """The kinks of all lines that nothing explains as points, and how far each may be off along its line."""
         left = ~np.concatenate(self.explained)
-        X = np.concatenate([line.points for line in self.lines])[left]
-        jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])[left]
+        X, blurs = self.kinks()
+        return X[left], blurs[left]
+
+    def kinks(self) -> tuple[FloatArray, FloatArray]:
+        """The same of all kinks."""
+        X = np.concatenate([line.points for line in self.lines])
+        jumps = np.concatenate([np.abs(line.jumps) / line.length for line in self.lines])
         return X, np.asarray(self.oracle.noise * self.oracle.scale / jumps)
 
     def forget(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import CRUDE
+from fiberscope.numerics.cutoffs import CRUDE, WELL_KNOWN
 from fiberscope.numerics.floats import FloatArray, IntArray
 from fiberscope.recovery.isolation import isolated, looked_at_again
-from fiberscope.recovery.polish import Parameters, forward, polish, polish_at_once, standard_error, weighty
+from fiberscope.recovery.polish import Parameters, damped, forward, polish, polish_at_once, standard_error, weighty
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.telling import draw_telling
+from fiberscope.run import Run
 
 DENSE, AT_ONCE = 700, 5000
 """Parameters up to which all are polished together, and up to which that is done with one Jacobian.
@@ -29,6 +30,9 @@ POINTS_CRUDE = 8.0
 
 CONFIDENT = 10.0
 """Standard errors that a parameter is said to be known to."""
+
+ASKED_AGAIN = 4
+"""Times that more is asked where values are noisy and a parameter is not well known."""
 
 CANDIDATES = 2000
 """Points of which those are asked that tell most about the parameters, and as many near those that were asked."""
@@ -63,14 +67,18 @@ def sharpened(pool: Pool, theta: Parameters, slope: float) -> tuple[Parameters, 
         pick = telling(theta, X, most, rng, slope)
         X, Y = X[pick], Y[pick]
     need = int(FRESH * count / oracle.outputs) + 50 if large else CANDIDATES
-    more = draw_telling(pool.place, known, rng, need)
-    if not large:  # what those points say least about is asked
-        more = np.concatenate([more, near_asked(pool)])
-        more = more[weighty(theta, X, more, most // 3, slope)]
-    X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
-    noise = oracle.noise * oracle.scale
-    theta = polish(theta, X, Y, pool.run, int(large), slope, noise)
-    return theta, None if large else CONFIDENT * standard_error(theta, X, Y, slope, noise)
+    noise, accuracy = oracle.noise * oracle.scale, None
+    for _ in range(1 if large or oracle.noise <= CRUDE else ASKED_AGAIN):
+        more = draw_telling(pool.place, known, rng, need)
+        if not large:  # what those points say least about is asked
+            more = np.concatenate([more, near_asked(pool)])
+            more = more[weighty(theta, X, more, most // 3, slope)]
+        X, Y = np.concatenate([X, more]), np.concatenate([Y, oracle.values(more)])
+        theta = polish(theta, X, Y, pool.run, int(large), slope, noise)
+        accuracy = None if large else CONFIDENT * standard_error(theta, X, Y, slope, noise)
+        if accuracy is not None and accuracy <= WELL_KNOWN:
+            break
+    return theta, accuracy
 
 
 def hidden(theta: Parameters, slope: float) -> Prefix:
@@ -103,27 +111,37 @@ def near_asked(pool: Pool) -> FloatArray:
     return place.pulled(place.clip(X[rng.integers(len(X), size=CANDIDATES)] + steps))
 
 
-def freed(pool: Pool, known: Parameters, coefficients: FloatArray) -> tuple[Parameters, FloatArray]:
+def freed(pool: Pool, known: Parameters, coefficients: FloatArray,
+          at: tuple[FloatArray, FloatArray] | None = None) -> tuple[Parameters, FloatArray]:  # fmt: skip
     """Layers ``known`` and outputs over ``(|z|, a, 1)``, polished together before the signs of the last one are known.
 
-    Noisy rows are too wrong to tell them. ``|z| = 2 relu(z) - z``, so that the outputs are those of a network with
-    one more neuron for each of them, which is always on and adds what is linear in ``a``.
+    Noisy rows are too wrong to tell them. ``at`` are points and values, else some are taken that were asked.
     """
-    oracle, (*before, W, b) = pool.oracle, known
+    oracle = pool.oracle
+    X, Y = at or oracle.log()
+    count = int(POINTS_CRUDE * (sum(a.size for a in known) + coefficients.size))
+    pick = telling([*known, coefficients[: len(known[-1])].T, coefficients[-1]], X, count, pool.rng, 0.0)
+    return fit_freely(known, coefficients, X[pick], Y[pick], pool.run, 0, oracle.noise * oracle.scale)[:2]
+
+
+def fit_freely(known: Parameters, coefficients: FloatArray, X: FloatArray, Y: FloatArray, run: Run, fixed: int,
+               goal: float, sizes: FloatArray | None = None) -> tuple[Parameters, FloatArray, float]:  # fmt: skip
+    """The same at the points ``X``, the first ``fixed`` layers staying as they are; and the size of the residuals.
+
+    ``|z| = 2 relu(z) - z``, so that the outputs are those of a network with one more neuron for each of them, which is
+    always on and adds what is linear in ``a``.
+    """
+    *before, W, b = known
     n, u, constant = len(W), coefficients[: len(W)].T, coefficients[-1]
     q = coefficients[n:-1].T - u @ W
-    X, Y = oracle.log()
-    count = sum(a.size for a in known) + q.size
-    pick = telling([*known, u, constant], X, int(POINTS_CRUDE * count), pool.rng, 0.0)
-    X, Y = X[pick], Y[pick]
     lift = np.abs(forward([*before, q, np.zeros(len(q))], X)[0]).max(axis=0) * 2 + 1.0
     theta = [*before, np.concatenate([W, q]), np.concatenate([b, lift]),
              np.concatenate([2 * u, np.eye(len(q))], axis=1), constant - u @ b - lift]  # fmt: skip
-    theta = polish(theta, X, Y, pool.run, 0, 0.0, oracle.noise * oracle.scale)
+    theta, size = damped(theta, X, Y, run, fixed, 0.0, goal, sizes)
     *before, both, offsets, out, constant = theta
     u, more = out[:, :n] / 2, out[:, n:]
     q, constant = more @ both[n:] + u @ both[:n], constant + more @ offsets[n:] + u @ offsets[:n]
-    return [*before, both[:n], offsets[:n]], np.concatenate([u.T, q.T, constant[None]])
+    return [*before, both[:n], offsets[:n]], np.concatenate([u.T, q.T, constant[None]]), size
 
 
 def telling(theta: Parameters, X: FloatArray, count: int, rng: np.random.Generator,

@@ -52,13 +52,15 @@ REGRESSIONS, LEFT_OVER = 10, 0.8
 class Layer:
     """Neurons of one layer over the features of the layers before, and why kinks were left open.
 
-    ``signs`` are those of the layer before, once they are known; the features are then its activations.
+    ``signs`` are those of the layer before, once they are known; the features are then its activations. ``points`` are
+    inputs and values that the neurons were fitted to.
     """
 
     rows: list[Row] = field(default_factory=list)
     partial: list[Row] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)
     signs: FloatArray | None = None
+    points: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def matrix(self) -> FloatArray:

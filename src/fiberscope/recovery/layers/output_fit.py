@@ -51,8 +51,11 @@ class Fit:
         return np.asarray(np.abs(Y - self.prefix.features(X) @ self.coefficients).max(axis=1))
 
 
-def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Sequence[int] = ()) -> Fit:
+def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Sequence[int] = (),
+                at: tuple[FloatArray, FloatArray] | None = None) -> Fit:  # fmt: skip
     """The last layer by linear regression on the points that were asked; robustly where neurons are missing.
+
+    ``at`` are points and values that are used instead of those.
 
     Only points where the neurons ``silent`` of the last layer but one are off are used; there may be none.
     """
@@ -63,12 +66,12 @@ def fit_outputs(pool: Pool, prefix: Prefix | FreeLayer, robust: bool, silent: Se
     many = need * 4 ** min(len(silent), 5)
     fresh = _where_off(prefix, draw_telling(pool.place, known, pool.rng, many), silent)
     fresh = fresh[pool.rng.permutation(len(fresh))[:need]]
-    X, Y = oracle.log()
+    X, Y = at or oracle.log()
     if silent:
         kept = _is_off(prefix, X, silent)
         X, Y = X[kept], Y[kept]
     values = oracle.values(fresh)
-    if len(X) > FIT_POINTS:
+    if len(X) > FIT_POINTS and at is None:
         pick = pool.rng.choice(len(X), FIT_POINTS, replace=False)
         X, Y = X[pick], Y[pick]
     X, Y = np.concatenate([X, fresh]), np.concatenate([Y, values])
