@@ -18,6 +18,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, SPAN
 from fiberscope.numerics.floats import FloatArray
+from fiberscope.recovery.conclusion import conclude
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
 from fiberscope.recovery.layers.first_layer import first_layer, stacked, taken_over
 from fiberscope.recovery.layers.later_layers import (
@@ -37,7 +38,7 @@ from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import forward
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.recovered import Recovery, Unresolved, network_of
+from fiberscope.recovery.recovered import Recovery, Unresolved
 from fiberscope.recovery.sharpening import AT_ONCE, freed, hidden, sharpened
 from fiberscope.recovery.signs import (
     Signs,
@@ -58,9 +59,6 @@ FURTHER, FURTHER_WHOLE = 3000, 100
 
 DEEP = 5
 """Networks with more layers of neurons than this, inputs and outputs counted, lose digits from layer to layer."""
-
-HELD_OUT = 100_000
-"""Fresh points at which the result is tried."""
 
 TAKEN = "no kink of it was found, and it is taken to be"
 
@@ -89,6 +87,7 @@ class Search:
     accuracy: float | None = None
     holds: bool = False
     earlier: Pool | None = None
+    begun: FloatArray | None = None
     by_values: Unresolved | None = None
 
     @property
@@ -137,15 +136,29 @@ class Search:
     def run(self) -> None:
         """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
         hidden = self.widths[1:-1]
-        if self.earlier is not None and len(self.earlier.planes) == hidden[0]:
+        if self.begun is not None:
+            self.deeper(len(self.weights) + 1, self.begun)
+        elif self.earlier is not None and len(self.earlier.planes) == hidden[0]:
             self.add(*taken_over(self.pool, self.earlier))
         else:
             self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
-        self.behind(1)
+        self.behind(len(self.weights))
         while (number := self.lacking()) and self.mended(number):
             self.behind(number)
         self.counted()
         self.outputs()
+
+    def take_over(self, other: Search) -> None:
+        """Begin with the whole layers of another search, what it knows of the next one, and its lines."""
+        count = next((k for k, b in enumerate(other.biases) if len(b) < self.widths[k + 1]), len(other.biases) - 1)
+        if count < 1:
+            return
+        self.weights, self.biases = list(other.weights[:count]), list(other.biases[:count])
+        self.begun = np.column_stack([other.weights[count], other.biases[count]])
+        self.pool.planes, self.pool.gradients = other.pool.planes, other.pool.gradients
+        self.pool.lines, self.pool.normals = other.pool.lines, other.pool.normals
+        self.pool.slopes, self.pool.points = other.pool.slopes, other.pool.points
+        self.pool.explained = [done.copy() for done in other.pool.explained]
 
     def behind(self, known: int) -> None:
         """The hidden layers behind the first ones that are known."""
@@ -192,8 +205,8 @@ class Search:
             if len(b) > self.widths[number]:
                 raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(b)}")
 
-    def deeper(self, number: int) -> None:
-        """Find layer ``number`` and give signs to the one before."""
+    def deeper(self, number: int, begun: FloatArray | None = None) -> None:
+        """Find layer ``number``, of which some neurons may be known, and give signs to the one before."""
         last = number == len(self.widths) - 2
         if len(self.widths) > DEEP:
             now = refit_layers(self.pool, self.prefix)
@@ -201,7 +214,7 @@ class Search:
             explain_again(self.pool, self.prefix, Layer())
         whole = len(self.weights[-1]) == self.widths[number - 1]
         more = MORE_LINES if last else MORE_BEFORE if number == len(self.widths) - 3 else MORE_DEEP
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more, begun)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
@@ -382,11 +395,13 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
         for turn in range(ATTEMPTS_CRUDE if oracle.noise > CRUDE else ATTEMPTS):
-            pool = Pool.begin(oracle, place, rng, run, effort=turn)
+            pool = Pool.begin(oracle, place, rng, run, effort=turn, deep=len(widths) > DEEP)
             # a first layer that is whole was measured well, unless even a second search behind it fails
             first = 2 if pool.crude else 1  # the first search takes noisy values for exact ones
             earlier = best.pool if turn >= first and (turn == 1 or pool.crude) and len(widths) > 3 else None
             search = Search(pool, widths, slope=slope, earlier=earlier)
+            if pool.deep and turn:
+                search.take_over(best)
             try:
                 search.attempt()
             finally:
@@ -402,54 +417,3 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             W, b = stacked(best.pool.planes, widths[0])
             best.weights, best.biases = [W], [b]
     return conclude(best, best.whole, domain, run)
-
-
-def conclude(search: Search, whole: bool, domain: Any, run: Run) -> Recovery:
-    """Try the result at fresh points and say what it is worth."""
-    oracle = search.pool.oracle
-    planes = tuple(zip(search.weights, search.biases, strict=True))
-    if not search.holds:
-        oracle.same_as_before()
-    if not whole:
-        search.unresolved += unreached(search)
-        return Recovery(search.widths, None, np.inf, oracle.scale, oracle.noise, oracle.spent, 0,
-                        tuple(search.unresolved), False, domain, planes, slope=search.slope)  # fmt: skip
-    theta = search.padded()
-    residual, size = held_out(search, theta, run)
-    close = bool(residual <= RECOVERED * oracle.noise * size)
-    if not close:
-        text = f"the network differs by {residual:.2g} at held-out points, more than the noise of the values explains"
-        search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
-    elif search.polished and not search.holds:
-        text = "the network differs at points where few neurons are active, more than the noise of the values explains"
-        search.unresolved.append(Unresolved(len(search.widths) - 1, None, text))
-    accuracy = search.accuracy if close and not search.unresolved else None
-    return Recovery(search.widths, network_of(theta[::2], theta[1::2], search.slope), residual, size, oracle.noise,
-                    oracle.spent, HELD_OUT, tuple(search.unresolved), close and not search.unresolved, domain, planes,
-                    slope=search.slope, accuracy=accuracy)  # fmt: skip
-
-
-def unreached(search: Search) -> list[Unresolved]:
-    """Layers of which neurons are missing, and the first one that was not looked for."""
-    found, hidden = [len(b) for b in search.biases], search.widths[1:-1]
-    pairs = enumerate(zip(found, hidden, strict=False), 1)
-    items = [Unresolved(k, None, f"{n} of its {width} neurons were found") for k, (n, width) in pairs if n < width]
-    if len(found) < len(hidden):
-        what = "it was" if len(found) + 1 == len(hidden) else f"it and the layers up to {len(hidden)} were"
-        items.append(Unresolved(len(found) + 1, None, f"{what} not reached"))
-    return items
-
-
-def held_out(search: Search, theta: list[FloatArray], run: Run) -> tuple[float, float]:
-    """The largest difference at fresh points, which are not counted, and the largest value there."""
-    oracle, place, rng = search.pool.oracle, search.pool.place, search.pool.rng
-    worst, size, done = 0.0, oracle.scale, 0
-    step = max(1, min(HELD_OUT, 2_000_000 // place.low.size))
-    while done < HELD_OUT:
-        X = place.draw(rng, min(step, HELD_OUT - done))
-        Y = oracle.uncounted(X)
-        off = np.abs(Y - forward(theta, X, search.slope)[0]).max()
-        worst = float(np.maximum(worst, off))  # NaN stays, and is not close to anything
-        size, done = max(size, float(np.abs(Y).max())), done + len(X)
-        run.step(done, HELD_OUT, "held-out points")
-    return worst, size

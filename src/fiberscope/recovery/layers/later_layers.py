@@ -13,8 +13,10 @@ from fiberscope.numerics.cutoffs import (
 )
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.completing import completed, lines_for
 from fiberscope.recovery.layers.confirmation import confirmed
 from fiberscope.recovery.layers.output_fit import Fit, FreeLayer, edge, fit_outputs, least_squares
+from fiberscope.recovery.layers.refitting import sharper
 from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.signs import over_features, solve_signs
@@ -83,16 +85,23 @@ class Layer:
 
 
 def next_layer(
-    pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False, more: int = MORE_LINES
-) -> Layer:
+    pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False, more: int = MORE_LINES,
+    begun: FloatArray | None = None,
+) -> Layer:  # fmt: skip
     """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after.
 
     After the lines that are there ``more`` are searched.
     ``whole`` says that the layer before lacks no neuron: its signs are then asked of the first ones that are found.
+    ``begun`` are neurons over the activations of that layer which another search has found, with its signs.
     """
     layer = Layer()
+    if begun is not None:
+        prefix = prefix.signed(np.ones(prefix.widths[-1]))
+        layer.rows, layer.signs = [known_row(row) for row in begun], np.ones(prefix.widths[-1])
+        explain_again(pool, prefix, layer)
     walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
     walk.failures *= 3 if pool.crude else 1
+    walk.others = layer.matrix if layer.rows else walk.others
     tried: set[tuple[int, int]] = set()
     for turn in pool.turns(1 + more):
         if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
@@ -110,6 +119,8 @@ def next_layer(
                 continue
             for k in pool.search(*_line(pool, prefix, turn)):
                 _explain_known(pool, prefix, layer, k)
+        if pool.deep and turn > 1:
+            complete(pool, prefix, layer, walk)
         for key in pool.open():
             if key in tried or pool.explained[key[0]][key[1]]:
                 continue
@@ -126,7 +137,29 @@ def next_layer(
                     walk.failures, walk.others = failures, layer.matrix
             if len(layer.rows) >= width and (not last or _whole(pool, prefix, layer)):
                 return layer
-    return layer.with_partial(width)
+    if pool.deep and not last:
+        for row in [row for row in layer.partial if len(layer.rows) < width]:
+            ends = None if _is_known(pool, layer, row) else lines_for(pool, prefix, row)
+            if ends is not None:
+                for k in pool.search(*ends):
+                    _explain_known(pool, prefix, layer, k)
+                complete(pool, prefix, layer, walk)
+    # what is known in part was followed behind surfaces of later layers, where there are many of them
+    return layer if pool.deep and not last else layer.with_partial(width)
+
+
+def complete(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk) -> None:
+    """Take neurons into the layer that lack one equation which kinks tell."""
+    X, _ = pool.open_kinks()
+    for row in list(layer.partial):
+        found = completed(row, prefix.features(X))
+        if found is not None and note(pool, prefix, layer, walk, found) and row in layer.partial:
+            layer.partial.remove(row)
+
+
+def known_row(coefficients: FloatArray) -> Row:
+    """The neuron with these coefficients, all of which are known."""
+    return Row(Equations(np.eye(len(coefficients)), coefficients)).normalised()
 
 
 def _line(pool: Pool, prefix: Prefix, turn: int) -> tuple[FloatArray, FloatArray]:
@@ -170,7 +203,7 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
         layer.refused[found] = layer.refused.get(found, 0) + 1
         return False
     row = found.normalised()
-    if any(other.ratio(row, pool.same) is not None for other in layer.rows):
+    if _is_known(pool, layer, row):
         return False
     for other in list(layer.partial):
         factor = other.ratio(row, pool.same)
@@ -179,12 +212,17 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
             row = other.merged(row, factor).normalised()
     if pool.crude and row.complete:
         row = _refitted(pool, prefix, row)
-        if any(other.ratio(row, pool.same) is not None for other in layer.rows) or _is_twin(pool, prefix, layer, row):
+        if _is_known(pool, layer, row) or _is_twin(pool, prefix, layer, row):
             return False
     if pool.crude and np.abs(row.coefficients[: prefix.widths[-1]]).max() > 1 - pool.same:
         layer.refused[KNOWN] = layer.refused.get(KNOWN, 0) + 1
         return False
-    if row.complete and not confirmed(pool, prefix, row.coefficients, walk.last):
+    sharp = sharper(pool, prefix, row.coefficients, prefix) if pool.deep and row.complete else None
+    if sharp is not None:
+        row = known_row(sharp)
+        if _is_known(pool, layer, row):
+            return False
+    elif row.complete and (pool.deep or not confirmed(pool, prefix, row.coefficients, walk.last)):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
     (layer.rows if row.complete else layer.partial).append(row)
@@ -193,6 +231,10 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
     for k in range(len(pool.lines)):
         _explain_by(pool, prefix, row.coefficients[None], k)
     return True
+
+
+def _is_known(pool: Pool, layer: Layer, row: Row) -> bool:
+    return any(other.ratio(row, pool.same) is not None for other in layer.rows)
 
 
 def _is_twin(pool: Pool, prefix: Prefix, layer: Layer, row: Row) -> bool:
@@ -224,7 +266,7 @@ def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
     sizes = np.array([np.linalg.norm(prefix.cell(prefix.pattern(x)).slopes.T @ c) for x in X])
     found = refitted(prefix.features(X), c, np.maximum(sizes, NOT_ZERO), blurs,
                      REFIT * pool.tolerance * pool.place.size)  # fmt: skip
-    return row if found is None else Row(Equations(np.eye(len(found)), found)).normalised()
+    return row if found is None else known_row(found)
 
 
 def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: float = 1.0) -> None:
@@ -311,5 +353,5 @@ def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -
     if kept.mean() < LEFT_OVER or not row.any():
         return False
     before = len(layer.rows)
-    note(pool, prefix, layer, walk, Row(Equations(np.eye(len(row)), row)))
+    note(pool, prefix, layer, walk, known_row(row))
     return len(layer.rows) > before
