@@ -13,7 +13,7 @@ from fiberscope.numerics.cutoffs import (
 )
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.layers.completing import completed, lines_for
+from fiberscope.recovery.layers.completing import completed, lines_for, open_direction
 from fiberscope.recovery.layers.confirmation import confirmed
 from fiberscope.recovery.layers.output_fit import Fit, FreeLayer, edge, fit_outputs, least_squares
 from fiberscope.recovery.layers.refitting import sharper
@@ -23,7 +23,7 @@ from fiberscope.recovery.signs import over_features, solve_signs
 from fiberscope.recovery.telling import draw_few, draw_telling
 from fiberscope.recovery.tilts import refitted
 
-MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 25
+MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 30
 """Further lines for a layer that is not whole: the last one, the one before it, where a neuron that is missing is found
 later, and those before that, where it is not."""
 
@@ -32,6 +32,9 @@ TESTS, BATCH = 2000, 200
 
 AIMS = 3
 """Places where it failed that are looked into, one after the other."""
+
+DRAWN_FOR = 30
+"""Rows without one equation that lines are drawn for, at most."""
 
 REFIT = 80.0
 """How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
@@ -138,8 +141,9 @@ def next_layer(
             if len(layer.rows) >= width and (not last or _whole(pool, prefix, layer)):
                 return layer
     if pool.deep and not last:
-        for row in [row for row in layer.partial if len(layer.rows) < width]:
-            ends = None if _is_known(pool, layer, row) else lines_for(pool, prefix, row)
+        for row in [row for row in layer.partial if open_direction(row) is not None][:DRAWN_FOR]:
+            known = len(layer.rows) >= width or _is_known(pool, layer, row)
+            ends = None if known else lines_for(pool, prefix, row)
             if ends is not None:
                 for k in pool.search(*ends):
                     _explain_known(pool, prefix, layer, k)

@@ -22,8 +22,9 @@ from fiberscope.recovery.probes import locate_all
 from fiberscope.recovery.telling import draw_telling
 from fiberscope.recovery.tilts import refitted
 
-DRAWN, HALVED = (600, 6000), 50
-"""Points that are drawn to find a neuron on and off, more where it is rare, and how often the way between is halved."""
+DRAWN, RANDOM, HALVED = 600, 20_000, 50
+"""Points that are drawn to find a neuron on and off, random ones beside them where it is rare, and how often the way
+between is halved."""
 
 BETWEEN, MET, EACH = 600, 3, 4
 """Places where a neuron should switch, those of them that are looked at for every coefficient, and those where one of
@@ -59,14 +60,14 @@ def switches_of(place: Place, known: Prefix, row: FloatArray, drawn: Prefix, rng
     Points are drawn as the layers ``drawn`` ask for. Where an input of the neuron is seldom on, some are kept at which
     it is. There may be none.
     """
-    for count in DRAWN:
-        X = draw_telling(place, drawn, rng, count)
+    X = draw_telling(place, drawn, rng, DRAWN)
+    z = features_of(known, X) @ row
+    if min((z > 0).sum(), (z <= 0).sum()) < DRAWN // 20:
+        X = np.concatenate([X, place.draw(rng, RANDOM)])
         z = features_of(known, X) @ row
-        on, off = X[z > 0], X[z <= 0]
-        if min(len(on), len(off)) >= BETWEEN // 10:
-            break
+    on, off = X[z > 0], X[z <= 0]
     if not len(on) or not len(off):
-        return np.zeros((0, X.shape[1]))
+        return X[:0]
     a, b = on[rng.integers(len(on), size=BETWEEN)], off[rng.integers(len(off), size=BETWEEN)]
     for _ in range(HALVED):
         middle = (a + b) / 2
