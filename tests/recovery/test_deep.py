@@ -7,7 +7,6 @@ import pytest
 from planted import begun, random_network
 
 import fiberscope as fs
-from fiberscope.recovery.black_box import Search
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
 from fiberscope.recovery.layers.completing import completed, lines_for
 from fiberscope.recovery.layers.refitting import refit_layers, sharper, switches_of
@@ -113,31 +112,16 @@ def test_lines_are_drawn_for_neurons_of_the_layer_only():
 def test_no_neuron_of_eight_layers_is_invented():
     net = random_network(DEEP, 1_000_000)
     found = fs.recover(net, DEEP, seed=0, max_queries=300_000)
-    assert not found.recovered and len(found.hyperplanes) >= 4
+    assert not found.recovered and "limit of 300000" in str(found.unresolved[0])
     known = Prefix(tuple(W for W, _ in found.hyperplanes), tuple(b for _, b in found.hyperplanes))
-    assert [len(b) for _, b in found.hyperplanes[:3]] == [16, 14, 12] and len(found.hyperplanes[3][1]) >= 8
+    assert [len(b) for _, b in found.hyperplanes[:3]] == [16, 14, 12]
     assert all(off.max() < 1e-8 for off in far(known, net))
 
 
 def test_layers_of_a_deep_network_are_found_to_the_last_digits():
     net = random_network(DEEP, 1_000_000)
     found = fs.recover(net, DEEP, seed=0, max_queries=80_000)
-    assert [len(b) for _, b in found.hyperplanes] == [16, 14] and not found.recovered
+    assert [len(b) for _, b in found.hyperplanes] == [16, 14, 12] and not found.recovered
     known = Prefix(tuple(W for W, _ in found.hyperplanes), tuple(b for _, b in found.hyperplanes))
     assert all(off.max() < 1e-11 for off in far(known, net))
-    assert "limit of 80000" in str(found.unresolved[0]) and "layer 3" in str(found.unresolved[-1])
-
-
-def test_a_later_search_goes_on_from_whole_layers_and_what_is_known_of_the_next():
-    net = random_network(SHALLOWER, 5)
-    other = Search(begun(net), SHALLOWER)
-    other.weights, other.biases = [W.copy() for W in net.weights[:3]], [b.copy() for b in net.biases[:3]]
-    other.weights[2], other.biases[2] = other.weights[2][:-1], other.biases[2][:-1]
-    pool = begun(net)
-    pool.deep = True
-    search = Search(pool, SHALLOWER)
-    search.take_over(other)
-    assert len(search.weights) == 2 and search.begun.shape == (3, 6) and search.pool.lines is other.pool.lines
-    before = pool.oracle.spent
-    search.attempt()
-    assert [len(b) for b in search.biases[:3]] == [6, 5, 4]
+    assert "limit of 80000" in str(found.unresolved[0]) and "layer 4" in str(found.unresolved[-1])

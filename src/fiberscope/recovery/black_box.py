@@ -87,7 +87,6 @@ class Search:
     accuracy: float | None = None
     holds: bool = False
     earlier: Pool | None = None
-    begun: FloatArray | None = None
     by_values: Unresolved | None = None
 
     @property
@@ -136,29 +135,15 @@ class Search:
     def run(self) -> None:
         """All layers, the outputs last; raises :class:`StuckError` where it cannot go on."""
         hidden = self.widths[1:-1]
-        if self.begun is not None:
-            self.deeper(len(self.weights) + 1, self.begun)
-        elif self.earlier is not None and len(self.earlier.planes) == hidden[0]:
+        if self.earlier is not None and len(self.earlier.planes) == hidden[0]:
             self.add(*taken_over(self.pool, self.earlier))
         else:
             self.add(*first_layer(self.pool, hidden[0], len(hidden) > 1))
-        self.behind(len(self.weights))
+        self.behind(1)
         while (number := self.lacking()) and self.mended(number):
             self.behind(number)
         self.counted()
         self.outputs()
-
-    def take_over(self, other: Search) -> None:
-        """Begin with the whole layers of another search, what it knows of the next one, and its lines."""
-        count = next((k for k, b in enumerate(other.biases) if len(b) < self.widths[k + 1]), len(other.biases) - 1)
-        if count < 1:
-            return
-        self.weights, self.biases = list(other.weights[:count]), list(other.biases[:count])
-        self.begun = np.column_stack([other.weights[count], other.biases[count]])
-        self.pool.planes, self.pool.gradients = other.pool.planes, other.pool.gradients
-        self.pool.lines, self.pool.normals = other.pool.lines, other.pool.normals
-        self.pool.slopes, self.pool.points = other.pool.slopes, other.pool.points
-        self.pool.explained = [done.copy() for done in other.pool.explained]
 
     def behind(self, known: int) -> None:
         """The hidden layers behind the first ones that are known."""
@@ -205,8 +190,8 @@ class Search:
             if len(b) > self.widths[number]:
                 raise self.stuck(number, f"expected {self.widths[number]} neurons, found at least {len(b)}")
 
-    def deeper(self, number: int, begun: FloatArray | None = None) -> None:
-        """Find layer ``number``, of which some neurons may be known, and give signs to the one before."""
+    def deeper(self, number: int) -> None:
+        """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
         if self.pool.deep:
             now = refit_layers(self.pool, self.prefix)
@@ -214,7 +199,7 @@ class Search:
             explain_again(self.pool, self.prefix, Layer())
         whole = len(self.weights[-1]) == self.widths[number - 1]
         more = MORE_LINES if last else MORE_BEFORE if number == len(self.widths) - 3 else MORE_DEEP
-        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more, begun)
+        layer = next_layer(self.pool, self.prefix, self.widths[number], number, last, whole, more)
         if not layer.rows:
             why = max(layer.refused, key=lambda text: layer.refused[text], default="no kink is left open")
             raise self.stuck(number, f"none of its neurons was found; {why}")
@@ -321,10 +306,11 @@ class Search:
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
         coefficients, signs = fit.coefficients, None
-        if self.pool.crude and not off and not self.slope:
-            known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-            known, coefficients = freed(self.pool, known, coefficients)
-            self.keep(known)
+        if self.pool.crude and not self.slope:
+            if not off:
+                known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+                known, coefficients = freed(self.pool, known, coefficients)
+                self.keep(known)
             if n == self.widths[-2]:
                 signs = signs_from_values(self.prefix.preactivations(fit.X)[-1], fit.Y)
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
@@ -403,13 +389,11 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
             first = 2 if pool.crude else 1  # the first search takes noisy values for exact ones
             earlier = best.pool if turn >= first and (turn == 1 or pool.crude) and len(widths) > 3 else None
             search = Search(pool, widths, slope=slope, earlier=earlier)
-            if pool.deep and turn:
-                search.take_over(best)
             try:
                 search.attempt()
             finally:
                 best = max(search, best, key=Search.reached)
-            if best.holds:
+            if best.holds or (deep and len(best.weights) > 1):  # other lines were looked at while neurons were missing
                 break
     except SpentError:
         text = f"the limit of {max_queries} queries was reached" + (

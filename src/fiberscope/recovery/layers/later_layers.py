@@ -23,7 +23,7 @@ from fiberscope.recovery.signs import over_features, solve_signs
 from fiberscope.recovery.telling import draw_few, draw_telling
 from fiberscope.recovery.tilts import refitted
 
-MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 30
+MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 90
 """Further lines for a layer that is not whole: the last one, the one before it, where a neuron that is missing is found
 later, and those before that, where it is not."""
 
@@ -88,23 +88,16 @@ class Layer:
 
 
 def next_layer(
-    pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False, more: int = MORE_LINES,
-    begun: FloatArray | None = None,
-) -> Layer:  # fmt: skip
+    pool: Pool, prefix: Prefix, width: int, number: int, last: bool, whole: bool = False, more: int = MORE_LINES
+) -> Layer:
     """At most ``width`` neurons of layer ``number`` behind the known ones; ``last`` if no hidden layer comes after.
 
     After the lines that are there ``more`` are searched.
     ``whole`` says that the layer before lacks no neuron: its signs are then asked of the first ones that are found.
-    ``begun`` are neurons over the activations of that layer which another search has found, with its signs.
     """
     layer = Layer()
-    if begun is not None:
-        prefix = prefix.signed(np.ones(prefix.widths[-1]))
-        layer.rows, layer.signs = [known_row(row) for row in begun], np.ones(prefix.widths[-1])
-        explain_again(pool, prefix, layer)
     walk = Walk(pool.oracle, pool.place, prefix, pool.rng, last or pool.crude)
     walk.failures *= 3 if pool.crude else 1
-    walk.others = layer.matrix if layer.rows else walk.others
     tried: set[tuple[int, int]] = set()
     for turn in pool.turns(1 + more):
         if turn > 2 and last and len(layer.rows) + len(layer.partial) >= width:
