@@ -9,7 +9,7 @@ import pytest
 from planted import counted, distance, random_network
 
 import fiberscope as fs
-from fiberscope.recovery.comparison import compared
+from fiberscope.recovery.recover import compared
 
 
 @pytest.mark.parametrize(

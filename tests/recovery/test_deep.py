@@ -8,7 +8,8 @@ from planted import begun, random_network
 
 import fiberscope as fs
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
-from fiberscope.recovery.layers.completing import completed, lines_for
+from fiberscope.recovery.layers.completing import completed
+from fiberscope.recovery.layers.later_layers import lines_for
 from fiberscope.recovery.layers.refitting import refit_layers, sharper, switches_of
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.tilts import refitted

@@ -12,8 +12,7 @@ from planted import random_network
 
 import fiberscope as fs
 from fiberscope.numerics.cutoffs import SIGN_OFF
-from fiberscope.recovery.black_box import Search
-from fiberscope.recovery.conclusion import held_out
+from fiberscope.recovery.black_box import Search, held_out
 from fiberscope.recovery.lines import BESIDE, scan
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of

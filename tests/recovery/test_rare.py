@@ -7,8 +7,7 @@ import pytest
 from planted import begun, distance, random_network
 
 import fiberscope as fs
-from fiberscope.recovery.black_box import Search
-from fiberscope.recovery.conclusion import conclude
+from fiberscope.recovery.black_box import Search, conclude
 from fiberscope.recovery.layers.bent_surfaces import State, Walk
 from fiberscope.recovery.layers.confirmation import _fits_rare_inputs
 from fiberscope.recovery.layers.mending import missing_neuron

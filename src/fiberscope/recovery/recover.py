@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fiberscope.equality.ladder import equivalent
 from fiberscope.errors import InputError
 from fiberscope.geometry.complex import Complex
+from fiberscope.geometry.domains import Box
 from fiberscope.geometry.folds.fold_set import FoldSet
 from fiberscope.network.border import as_network
 from fiberscope.network.network import Network
+from fiberscope.numerics.cutoffs import PROVEN
 from fiberscope.recovery.black_box import black_box
-from fiberscope.recovery.comparison import compared
-from fiberscope.recovery.recovered import Recovery
+from fiberscope.recovery.place import place_of
+from fiberscope.recovery.recovered import Recovery, Unresolved
 from fiberscope.recovery.white_box import white_box
 from fiberscope.run import Progress, Run
+
+SECONDS = 10.0
+"""Time for the comparison."""
 
 
 def recover(
@@ -103,6 +110,26 @@ def recover(
         raise InputError(f"widths: expected {ask.in_size} inputs, which the function has, got {sizes[0]}")
     found = black_box(ask, sizes, domain, max_queries, int(seed), float(slope), run)
     return compared(found, ask) if isinstance(ask, Network) else found
+
+
+def compared(found: Recovery, truth: Network) -> Recovery:
+    """The answer with what :func:`fiberscope.equivalent` says of it, on the domain or the box that stands for space.
+
+    ``proof`` is the bound of the difference that it proves. A point where the two differ by more than rounding is no
+    success, whatever the held-out points said. Where it does not decide nothing changes.
+    """
+    if not found.recovered or found.network is None:
+        return found
+    place = place_of(found.domain, truth.in_size)
+    where = found.domain if place.bounded else Box(place.low, place.high)
+    verdict = equivalent(truth, found.network, where, tolerance=PROVEN * max(found.size, 1.0), time_limit=SECONDS)
+    if verdict.equal is None:
+        return found
+    if verdict.equal:
+        return replace(found, proof=f"on {where} {verdict.reason} (equivalent: {verdict.method})")
+    text = f"a point was found at which the network differs from the one that was asked: {verdict.reason}"
+    last = len(found.widths) - 1
+    return replace(found, recovered=False, accuracy=None, unresolved=(*found.unresolved, Unresolved(last, None, text)))
 
 
 def _whole(value: Any) -> bool:

@@ -2,21 +2,16 @@
 
 A surface is followed over few folds of a neuron that is nearly always on, or off. Where one direction of coefficients
 is left, every kink of the neuron behind such a fold tells how far to go along it, and those of others tell anything: a
-number that several kinks agree on is that of the neuron. Where no such kink was met lines are drawn to meet some, for
-rows that switch where they should at places that the direction does not matter to.
+number that several kinks agree on is that of the neuron. Nothing is asked.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import NOT_ZERO, SAME, SPAN
+from fiberscope.numerics.cutoffs import NOT_ZERO, SAME
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
-from fiberscope.recovery.layers.refitting import MOST, features_of, meet, switches_of
-from fiberscope.recovery.pool import Pool
-from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.telling import draw_telling
 
 AGREEING = 4
 """Kinks that must agree on the number."""
@@ -61,28 +56,3 @@ def completed(row: Row, features: FloatArray) -> Row | None:
 SEEN, NEARER = 1e-2, 0.1
 """Part of a kink's features that lies in the direction, at least, and how near numbers that agree are, beside what two
 measurements of one neuron may differ by."""
-
-
-PLACES, LINES, ENDS = 12, 4, 2000
-"""Places at which such a row must switch to be believed, lines that are drawn for it, and points drawn for these."""
-
-
-def lines_for(pool: Pool, prefix: Prefix, row: Row) -> tuple[FloatArray, FloatArray] | None:
-    """Ends of lines on which kinks tell what a row lacks; None if it is not seen to be a neuron of this layer."""
-    free = open_direction(row)
-    if free is None:
-        return None
-    X = switches_of(pool.place, prefix, row.coefficients, prefix, pool.rng)
-    features = features_of(prefix, X)
-    X = X[np.abs(features @ free) <= SPAN * np.linalg.norm(features, axis=1)]
-    if len(X) < PLACES:
-        return None
-    found, _ = meet(pool, prefix, row.coefficients, X)
-    sizes = np.linalg.norm(features_of(prefix, found), axis=1)
-    near = np.abs(features_of(prefix, found) @ row.coefficients) <= SAME * NEARER * sizes
-    if near.sum() < MOST * len(X):
-        return None
-    ends = draw_telling(pool.place, prefix, pool.rng, ENDS)
-    features = features_of(prefix, ends)
-    ends = ends[np.abs(features @ free) > SEEN * np.linalg.norm(features, axis=1)][: 2 * LINES]
-    return (ends[: len(ends) // 2], ends[len(ends) // 2 : len(ends) // 2 * 2]) if len(ends) > 1 else None

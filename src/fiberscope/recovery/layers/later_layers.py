@@ -9,14 +9,15 @@ import numpy as np
 from fiberscope.numerics.cutoffs import (
     NOT_ZERO,
     ORACLE_CLEAR,
+    SAME,
     SPAN,
 )
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
-from fiberscope.recovery.layers.completing import completed, lines_for, open_direction
+from fiberscope.recovery.layers.completing import NEARER, SEEN, completed, open_direction
 from fiberscope.recovery.layers.confirmation import confirmed
 from fiberscope.recovery.layers.output_fit import Fit, FreeLayer, edge, fit_outputs, least_squares
-from fiberscope.recovery.layers.refitting import sharper
+from fiberscope.recovery.layers.refitting import MOST, features_of, meet, sharper, switches_of
 from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.signs import over_features, solve_signs
@@ -35,6 +36,9 @@ AIMS = 3
 
 DRAWN_FOR = 30
 """Rows without one equation that lines are drawn for, at most."""
+
+PLACES, LINES, ENDS = 12, 4, 2000
+"""Places at which such a row must switch to be believed, lines that are drawn for it, and points drawn for these."""
 
 REFIT = 80.0
 """How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
@@ -152,6 +156,27 @@ def complete(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk) -> None:
         found = completed(row, prefix.features(X))
         if found is not None and note(pool, prefix, layer, walk, found) and row in layer.partial:
             layer.partial.remove(row)
+
+
+def lines_for(pool: Pool, prefix: Prefix, row: Row) -> tuple[FloatArray, FloatArray] | None:
+    """Ends of lines on which kinks tell what a row lacks; None if it is not seen to be a neuron of this layer."""
+    free = open_direction(row)
+    if free is None:
+        return None
+    X = switches_of(pool.place, prefix, row.coefficients, prefix, pool.rng)
+    features = features_of(prefix, X)
+    X = X[np.abs(features @ free) <= SPAN * np.linalg.norm(features, axis=1)]
+    if len(X) < PLACES:
+        return None
+    found, _ = meet(pool, prefix, row.coefficients, X)
+    sizes = np.linalg.norm(features_of(prefix, found), axis=1)
+    near = np.abs(features_of(prefix, found) @ row.coefficients) <= SAME * NEARER * sizes
+    if near.sum() < MOST * len(X):
+        return None
+    ends = draw_telling(pool.place, prefix, pool.rng, ENDS)
+    features = features_of(prefix, ends)
+    ends = ends[np.abs(features @ free) > SEEN * np.linalg.norm(features, axis=1)][: 2 * LINES]
+    return (ends[: len(ends) // 2], ends[len(ends) // 2 : len(ends) // 2 * 2]) if len(ends) > 1 else None
 
 
 def known_row(coefficients: FloatArray) -> Row:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from fiberscope.numerics.cutoffs import NOT_ZERO, ORACLE_CLEAR, ORACLE_NOISE, SAME
-from fiberscope.numerics.floats import FloatArray, IntArray
+from fiberscope.numerics.floats import BoolArray, FloatArray, IntArray
 from fiberscope.recovery.place import Place
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
@@ -76,7 +76,7 @@ def switches_of(place: Place, known: Prefix, row: FloatArray, drawn: Prefix, rng
     return a[_spread(features_of(known, a)[:, :-1] > 0, MET * len(row), rng)]
 
 
-def _spread(on: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+def _spread(on: BoolArray, count: int, rng: np.random.Generator) -> IntArray:
     """Some rows of ``on``, ``(places, inputs)``, so that every input is on in some of them if it is anywhere."""
     order = rng.permutation(len(on))
     rare = [order[np.flatnonzero(on[order, i])[:EACH]] for i in range(on.shape[1])]
