@@ -308,11 +308,10 @@ class Search:
             np.arange(len(fit.coefficients)), [n + i for i in off]
         )  # silent neurons have no coefficient
         coefficients, signs = fit.coefficients, None
-        if self.pool.crude and not self.slope:
-            if not off:
-                known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
-                known, coefficients = freed(self.pool, known, coefficients)
-                self.keep(known)
+        if self.pool.crude and not off and not self.slope:
+            known = [a for pair in zip(self.weights, self.biases, strict=True) for a in pair]
+            known, coefficients = freed(self.pool, known, coefficients)
+            self.keep(known)
             if n == self.widths[-2]:
                 signs = signs_from_values(self.prefix.preactivations(fit.X)[-1], fit.Y)
         rows = [Row(Equations(np.eye(len(c))[told], c[told])) for c in coefficients.T]
