@@ -7,6 +7,10 @@ import itertools
 import numpy as np
 
 import fiberscope as fs
+from fiberscope.recovery.oracle import Oracle, settle
+from fiberscope.recovery.place import place_of
+from fiberscope.recovery.pool import Pool
+from fiberscope.run import Run
 
 
 def random_network(widths, seed):
@@ -47,3 +51,14 @@ def counted(net):
         return net(X)
 
     return function, asked
+
+
+def begun(net, seed=0):
+    """A pool with five lines of the network."""
+    rng = np.random.default_rng(seed)
+    place = place_of(None, net.widths[0])
+    oracle = Oracle(net, net.widths[0])
+    settle(oracle, place, rng)
+    pool = Pool.begin(oracle, place, rng, Run())
+    pool.search(*place.lines(rng, 5))
+    return pool

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from planted import counted, distance, random_network
 
 import fiberscope as fs
+from fiberscope.recovery.recover import compared
 
 
 @pytest.mark.parametrize(
@@ -185,3 +188,14 @@ def test_a_constant_has_no_kinks_and_its_neurons_are_not_invented():
 def test_bad_arguments(arguments):
     with pytest.raises(fs.InputError, match="expected"):
         fs.recover(fs.Network.random((2, 3, 1), 0), **arguments)
+
+
+def test_a_network_that_was_asked_is_compared_with_the_one_that_was_found():
+    truth = random_network((10, 15, 15, 1), 1)
+    found = fs.recover(truth, truth.widths, seed=1)
+    assert found.recovered and "the difference is at most" in found.proof and "[-8, 8]" in found.proof
+    assert fs.recover(counted(truth)[0], truth.widths, seed=1).proof is None  # nothing to compare with
+    W = found.network.weights
+    off = fs.Network([W[0] * (1 + 1e-6), *W[1:]], found.network.biases)
+    now = compared(replace(found, network=off, proof=None), truth)
+    assert not now.recovered and now.proof is None and "a point was found" in now.unresolved[-1].reason

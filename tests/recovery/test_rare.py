@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import distance, random_network
+from planted import begun, distance, random_network
 
 import fiberscope as fs
 from fiberscope.recovery.black_box import Search, conclude
 from fiberscope.recovery.layers.bent_surfaces import State, Walk
 from fiberscope.recovery.layers.confirmation import _fits_rare_inputs
 from fiberscope.recovery.layers.mending import missing_neuron
-from fiberscope.recovery.layers.refitting import refit_layers
-from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import FAR, WIDE, place_of
 from fiberscope.recovery.polish import forward, polish_at_once
-from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.telling import activations_for, climbed, draw_few, draw_few_first
 from fiberscope.run import Run
 
 DEEP = (40, 20, 10, 10, 1)
-
-
-def begun(net, seed=0):
-    """A pool with five lines of the network."""
-    rng = np.random.default_rng(seed)
-    place = place_of(None, net.widths[0])
-    oracle = Oracle(net, net.widths[0])
-    settle(oracle, place, rng)
-    pool = Pool.begin(oracle, place, rng, Run())
-    pool.search(*place.lines(rng, 5))
-    return pool
 
 
 def layers(net, count, oriented=True):
@@ -161,28 +147,6 @@ def test_a_neuron_that_is_always_on_is_named_and_not_called_recovered():
     found = fs.recover(truth, DEEP, seed=3003)
     assert not found.recovered and {item.layer for item in found.unresolved} == {3}
     assert found.residual <= 1e-10 * found.size
-
-
-def test_known_layers_are_sharpened_by_the_kinks_of_all_lines():
-    net, rng = random_network((6, 6, 5, 4, 4, 1), 3), np.random.default_rng(0)
-    pool, X = begun(net), np.random.default_rng(1).normal(size=(1000, 6)) * 3
-    rough = tuple(W + 1e-8 * rng.normal(size=W.shape) for W in net.weights[:3])
-    prefix = Prefix(rough, tuple(net.biases[:3]), 0.0, False)
-    found = refit_layers(pool, prefix)
-    for now, before, true in zip(
-        found.preactivations(X), prefix.preactivations(X), net.preactivations(X), strict=False
-    ):
-        off, was = (np.abs(true - z * (z * true).sum(axis=0) / (z * z).sum(axis=0)).max(axis=0) for z in (now, before))
-        assert was.min() > 1e-9 and np.median(off) < 1e-11 and off.max() < was.max()
-    assert pool.beside and len(pool.lines) == 5
-
-
-def test_a_layer_that_is_no_layer_is_not_drawn_to_other_kinks():
-    net, rng = random_network((6, 6, 5, 4, 4, 1), 3), np.random.default_rng(0)
-    false = rng.normal(size=net.weights[1].shape)
-    prefix = Prefix((net.weights[0], false), (net.biases[0], net.biases[1]), 0.0, False)
-    found = refit_layers(begun(net), prefix)
-    assert np.abs(found.weights[1] - false).max() <= 1e-3 * np.abs(false).max()
 
 
 def test_a_network_that_fails_where_few_neurons_are_active_is_not_called_recovered():

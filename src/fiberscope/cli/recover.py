@@ -79,6 +79,8 @@ def _show(console: Console, found: Any, out: Path | None) -> None:
     if found.network is not None:
         text = f"largest difference at {found.held_out:,} fresh points: {found.residual:.2g}"
         console.print(f"{text} (values up to {found.size:.3g})", highlight=False)
+    if found.proof is not None:
+        console.print(f"proven: {found.proof}", highlight=False, markup=False)
     for item in found.unresolved:
         console.print(f"  {item}", highlight=False, markup=False)
     if out is not None and found.network is not None:

@@ -136,6 +136,9 @@ RECOVERED = 2.0**13
 FITTED = 1e-6
 """Recovery: differences below this part of the values are those of neurons that are known but not polished yet."""
 
+PROVEN = 1e-9
+"""Recovery: a network that was asked is compared with the one that was found up to this part of its values."""
+
 CRUDE = 1e-12
 """Recovery: values with more noise are measured on longer segments."""
 

@@ -214,7 +214,7 @@ class Search:
     def deeper(self, number: int) -> None:
         """Find layer ``number`` and give signs to the one before."""
         last = number == len(self.widths) - 2
-        if len(self.widths) > DEEP:
+        if self.pool.deep:
             now = refit_layers(self.pool, self.prefix)
             self.weights, self.biases = list(now.weights), list(now.biases)
             explain_again(self.pool, self.prefix, Layer())
@@ -254,7 +254,9 @@ class Search:
             signs = signs_of_parts([(row.equations.rows, row.equations.values) for row in rows], W, b, self.slope)
         signs = signs or solve_signs(U, W[:, seen], Q[:, seen] * ((1 - self.slope) / (1 + self.slope)))
         extra: FloatArray | None = None
-        if signs is None and self.widths[number] > n and not len(blind) and not self.slope:
+        # where many layers follow a neuron that was missed is no neuron that never switches
+        lacks = self.widths[number] > n and not self.pool.deep
+        if signs is None and lacks and not len(blind) and not self.slope:
             found = solve_with_remainder(U, W, Q, self.pool.place.bounded)
             if found is not None:
                 signs, extra = found.signs, found.row
@@ -404,8 +406,9 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
         if oracle.outputs != widths[-1]:
             raise InputError(f"widths: expected {oracle.outputs} outputs, which the function has, got {widths[-1]}")
         place = oracle.place = alive(oracle, place, rng)
+        deep = len(widths) > DEEP and oracle.noise <= CRUDE
         for turn in range(ATTEMPTS_CRUDE if oracle.noise > CRUDE else ATTEMPTS):
-            pool = Pool.begin(oracle, place, rng, run, effort=turn)
+            pool = Pool.begin(oracle, place, rng, run, effort=turn, deep=deep)
             # a first layer that is whole was measured well, unless even a second search behind it fails
             first = 2 if pool.crude else 1  # the first search takes noisy values for exact ones
             earlier = best.pool if turn >= first and (turn == 1 or pool.crude) and len(widths) > 3 else None
@@ -414,7 +417,7 @@ def black_box(function: Function, widths: tuple[int, ...], domain: Any, max_quer
                 search.attempt()
             finally:
                 best = max(search, best, key=Search.reached)
-            if best.holds:
+            if best.holds or (deep and len(best.weights) > 1):  # other lines were looked at while neurons were missing
                 break
     except SpentError:
         text = f"the limit of {max_queries} queries was reached" + (

@@ -37,6 +37,7 @@ class Pool:
     """Lines with their kinks, those of them that are explained by known neurons, and normals that were measured.
 
     ``planes`` are the hyperplanes of the first layer found so far; ``effort`` counts the searches before this one.
+    ``deep`` says that many layers follow, so that every neuron is sharpened before the next one is looked for.
     Kinks of the lines ``beside`` sharpen what is known; they are not followed.
     """
 
@@ -52,11 +53,13 @@ class Pool:
     slopes: dict[tuple[int, int], FloatArray | None] = field(default_factory=dict)
     planes: list[tuple[FloatArray, float]] = field(default_factory=list)
     effort: int = 0
-    beside: list[Line] = field(default_factory=list)
+    deep: bool = False
 
     @classmethod
-    def begin(cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run, effort: int = 0) -> Pool:
-        return cls(oracle, place, rng, run, Gradients(oracle, rng), effort=effort)
+    def begin(
+        cls, oracle: Oracle, place: Place, rng: np.random.Generator, run: Run, effort: int = 0, deep: bool = False
+    ) -> Pool:
+        return cls(oracle, place, rng, run, Gradients(oracle, rng), effort=effort, deep=deep)
 
     @property
     def tolerance(self) -> float:

@@ -132,16 +132,18 @@ class Kinks:
 def locate_all(oracle: Oracle, X: FloatArray, u: FloatArray, w: float) -> Kinks:
     """The only kinks on the segments ``x + s u``, ``-w <= s <= w``, for the rows ``x`` of ``X``.
 
+    ``u`` is one direction for all of them, or one for each.
+
     Six values each: two on either side, and one on either line close to where the lines meet. A value at the meeting
     point alone proves nothing: behind two kinks of opposite signs the lines meet outside of both.
     """
     none = np.zeros(len(X))
     found, flat, at, jump = none > 0, none > 0, none.copy(), none.copy()
-    s = np.array([-1.0, -0.6, 0.6, 1.0]) * w
-    ask = np.array([k for k, x in enumerate(X) if oracle.allowed(x + s[:, None] * u)], dtype=np.int64)
+    s, U = np.array([-1.0, -0.6, 0.6, 1.0]) * w, np.broadcast_to(u, X.shape)[:, None]
+    ask = np.array([k for k, x in enumerate(X) if oracle.allowed(x + s[:, None] * U[k])], dtype=np.int64)
     if not len(ask) or not w > 0:
         return Kinks(found, at, jump, flat)
-    f = oracle.along((X[ask, None] + s[:, None] * u).reshape(-1, X.shape[1])).reshape(-1, 4)
+    f = oracle.along((X[ask, None] + s[:, None] * U[ask]).reshape(-1, X.shape[1])).reshape(-1, 4)
     error = ORACLE_CLEAR * oracle.noise * np.maximum(oracle.scale, np.abs(f).max(axis=1))
     left, right = (f[:, 1] - f[:, 0]) / (s[1] - s[0]), (f[:, 3] - f[:, 2]) / (s[3] - s[2])
     blur = 4 * error / (0.4 * w)
@@ -153,7 +155,9 @@ def locate_all(oracle: Oracle, X: FloatArray, u: FloatArray, w: float) -> Kinks:
         lines = np.stack(
             [f[one, 0] + left[one] * (beside[:, 0] - s[0]), f[one, 3] + right[one] * (beside[:, 1] - s[3])]
         )
-        values = oracle.along((X[ask[one], None] + beside[:, :, None] * u).reshape(-1, X.shape[1])).reshape(-1, 2)
+        values = oracle.along((X[ask[one], None] + beside[:, :, None] * U[ask[one]]).reshape(-1, X.shape[1])).reshape(
+            -1, 2
+        )
         fits = (np.abs(values - lines.T) <= (2 * error + blur * w)[one, None]).all(axis=1)
         kept = ask[np.flatnonzero(one)[fits]]
         found[kept], at[kept], jump[kept] = True, meet[one][fits], (right - left)[one][fits]

@@ -45,7 +45,8 @@ class Recovery(Pictured):
     the same function: the truth is one of them.
 
     From a complex nothing is asked. Its answer is in fractions, ``rational``, of which ``network`` is the rounding;
-    where ``recovered``, ``proof`` says what was compared exactly, and the residual of the fractions is zero.
+    where ``recovered``, ``proof`` says what was compared exactly, and the residual of the fractions is zero. Where the
+    function that was asked is a network, ``proof`` is the bound of the difference that is proven; None if none is.
     """
 
     widths: tuple[int, ...]

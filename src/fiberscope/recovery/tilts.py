@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fiberscope.numerics.cutoffs import ORACLE_CLEAR, SPAN
+from fiberscope.numerics.cutoffs import ORACLE_CLEAR, REGRESSION, SPAN
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.oracle import Oracle
 from fiberscope.recovery.probes import locate_all
@@ -129,8 +129,13 @@ def refitted(features: FloatArray, row: FloatArray, sizes: FloatArray, blurs: Fl
         A = features[near] * weights[:, None]
         scale = np.linalg.norm(A, axis=0)
         scale[scale == 0] = 1.0
-        fresh = np.linalg.svd(A / scale, full_matrices=False)[2][-1] / scale
-        row = fresh * (np.linalg.norm(row) / np.linalg.norm(fresh)) * np.sign(fresh @ row)
+        # the size of a row is free, and what these points do not tell about it stays
+        largest = int(np.abs(row * scale).argmax())
+        rest = np.delete(np.arange(len(row)), largest)
+        change, *_ = np.linalg.lstsq((A / scale)[:, rest], -(A @ row), rcond=REGRESSION)
+        fresh = row.copy()
+        fresh[rest] += change / scale[rest]
+        row = fresh * (np.linalg.norm(row) / np.linalg.norm(fresh))
         off = np.abs(features[near] @ row) / sizes[near]
         tolerance = min(tolerance, TRIMMED * max(float(np.median(off)), float(np.median(blurs))))
     # as many points as there are coefficients can always be met

@@ -32,6 +32,9 @@ FAILURES = 8
 DOUBTS = 3
 """Failures beyond half of what was found that tell a surface of a later layer, where there are such."""
 
+WORTH = 0.25
+"""Folds are preferred by this power of what their equation tells that is not known yet."""
+
 STEEP = 8.0
 """Largest tangent of the angle by which a surface may turn to be found in the first try."""
 
@@ -232,8 +235,8 @@ class Walk:
     ):  # fmt: skip
         """A direction, the fold that is met first and the step to it; folds that tell something new are preferred."""
         folds = state.cell.folds
-        fresh = equations.unknown(state.cell.turns) > SPAN
-        fresh &= np.abs(folds).sum(axis=1) > 0
+        told = equations.unknown(state.cell.turns)
+        fresh = (told > SPAN) & (np.abs(folds).sum(axis=1) > 0)
         for fold, key in blocked:
             fresh[fold] &= key != state.cell.pattern[0].tobytes()
         aims = folds[fresh]
@@ -252,7 +255,9 @@ class Walk:
             return None
         angle = np.abs((E * folds[first]).sum(axis=1)) / np.maximum(np.linalg.norm(folds[first], axis=1), NOT_ZERO)
         room = np.where(good, np.minimum(t2 - np.where(good, t1, 0.0), self.place.size) * angle, 0.0)
-        score = np.where(good, room, -1.0) + np.where(good & fresh[first], self.place.size * 2, 0.0)
+        # an equation that is nearly known passes its error on enlarged
+        worth = self.place.size * (1.0 + told[first] ** WORTH)
+        score = np.where(good, room, -1.0) + np.where(good & fresh[first], worth, 0.0)
         if not (good & fresh[first]).any():  # wander, rather towards what is missing
             score = np.where(good, self.rng.random(len(E)), -1.0)
             score[: len(aims)] += np.where(good[: len(aims)], 0.7, 0.0)

@@ -9,19 +9,22 @@ import numpy as np
 from fiberscope.numerics.cutoffs import (
     NOT_ZERO,
     ORACLE_CLEAR,
+    SAME,
     SPAN,
 )
 from fiberscope.numerics.floats import FloatArray
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row, Walk
+from fiberscope.recovery.layers.completing import NEARER, SEEN, completed, open_direction
 from fiberscope.recovery.layers.confirmation import confirmed
 from fiberscope.recovery.layers.output_fit import Fit, FreeLayer, edge, fit_outputs, least_squares
+from fiberscope.recovery.layers.refitting import MOST, features_of, meet, sharper, switches_of
 from fiberscope.recovery.pool import HARDER, Pool
 from fiberscope.recovery.prefix import Prefix
 from fiberscope.recovery.signs import over_features, solve_signs
 from fiberscope.recovery.telling import draw_few, draw_telling
 from fiberscope.recovery.tilts import refitted
 
-MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 25
+MORE_LINES, MORE_BEFORE, MORE_DEEP = 7, 10, 90
 """Further lines for a layer that is not whole: the last one, the one before it, where a neuron that is missing is found
 later, and those before that, where it is not."""
 
@@ -30,6 +33,12 @@ TESTS, BATCH = 2000, 200
 
 AIMS = 3
 """Places where it failed that are looked into, one after the other."""
+
+DRAWN_FOR = 30
+"""Rows without one equation that lines are drawn for, at most."""
+
+PLACES, LINES, ENDS = 12, 4, 2000
+"""Places at which such a row must switch to be believed, lines that are drawn for it, and points drawn for these."""
 
 REFIT = 80.0
 """How far a kink may be from a neuron to be used when that is fitted again, in tolerances."""
@@ -112,6 +121,8 @@ def next_layer(
                 continue
             for k in pool.search(*_line(pool, prefix, turn)):
                 _explain_known(pool, prefix, layer, k)
+        if pool.deep and turn > 1:
+            complete(pool, prefix, layer, walk)
         for key in pool.open():
             if key in tried or pool.explained[key[0]][key[1]]:
                 continue
@@ -128,7 +139,51 @@ def next_layer(
                     walk.failures, walk.others = failures, layer.matrix
             if len(layer.rows) >= width and (not last or _whole(pool, prefix, layer)):
                 return layer
-    return layer.with_partial(width)
+    if pool.deep and not last:
+        for row in [row for row in layer.partial if open_direction(row) is not None][:DRAWN_FOR]:
+            known = len(layer.rows) >= width or _is_known(pool, layer, row)
+            ends = None if known else lines_for(pool, prefix, row)
+            if ends is not None:
+                for k in pool.search(*ends):
+                    _explain_known(pool, prefix, layer, k)
+                complete(pool, prefix, layer, walk)
+    # what is known in part was followed behind surfaces of later layers, where there are many of them
+    return layer if pool.deep and not last else layer.with_partial(width)
+
+
+def complete(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk) -> None:
+    """Take neurons into the layer that lack one equation which kinks tell."""
+    X, _ = pool.open_kinks()
+    for row in list(layer.partial):
+        found = completed(row, prefix.features(X))
+        if found is not None and note(pool, prefix, layer, walk, found) and row in layer.partial:
+            layer.partial.remove(row)
+
+
+def lines_for(pool: Pool, prefix: Prefix, row: Row) -> tuple[FloatArray, FloatArray] | None:
+    """Ends of lines on which kinks tell what a row lacks; None if it is not seen to be a neuron of this layer."""
+    free = open_direction(row)
+    if free is None:
+        return None
+    X = switches_of(pool.place, prefix, row.coefficients, prefix, pool.rng)
+    features = features_of(prefix, X)
+    X = X[np.abs(features @ free) <= SPAN * np.linalg.norm(features, axis=1)]
+    if len(X) < PLACES:
+        return None
+    found, _ = meet(pool, prefix, row.coefficients, X)
+    sizes = np.linalg.norm(features_of(prefix, found), axis=1)
+    near = np.abs(features_of(prefix, found) @ row.coefficients) <= SAME * NEARER * sizes
+    if near.sum() < MOST * len(X):
+        return None
+    ends = draw_telling(pool.place, prefix, pool.rng, ENDS)
+    features = features_of(prefix, ends)
+    ends = ends[np.abs(features @ free) > SEEN * np.linalg.norm(features, axis=1)][: 2 * LINES]
+    return (ends[: len(ends) // 2], ends[len(ends) // 2 : len(ends) // 2 * 2]) if len(ends) > 1 else None
+
+
+def known_row(coefficients: FloatArray) -> Row:
+    """The neuron with these coefficients, all of which are known."""
+    return Row(Equations(np.eye(len(coefficients)), coefficients)).normalised()
 
 
 def _line(pool: Pool, prefix: Prefix, turn: int) -> tuple[FloatArray, FloatArray]:
@@ -172,7 +227,7 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
         layer.refused[found] = layer.refused.get(found, 0) + 1
         return False
     row = found.normalised()
-    if any(other.ratio(row, pool.same) is not None for other in layer.rows):
+    if _is_known(pool, layer, row):
         return False
     for other in list(layer.partial):
         factor = other.ratio(row, pool.same)
@@ -181,12 +236,17 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
             row = other.merged(row, factor).normalised()
     if pool.crude and row.complete:
         row = _refitted(pool, prefix, row)
-        if any(other.ratio(row, pool.same) is not None for other in layer.rows) or _is_twin(pool, prefix, layer, row):
+        if _is_known(pool, layer, row) or _is_twin(pool, prefix, layer, row):
             return False
     if pool.crude and np.abs(row.coefficients[: prefix.widths[-1]]).max() > 1 - pool.same:
         layer.refused[KNOWN] = layer.refused.get(KNOWN, 0) + 1
         return False
-    if row.complete and not confirmed(pool, prefix, row.coefficients, walk.last):
+    sharp = sharper(pool, prefix, row.coefficients, prefix) if pool.deep and row.complete else None
+    if sharp is not None:
+        row = known_row(sharp)
+        if _is_known(pool, layer, row):
+            return False
+    elif row.complete and (pool.deep or not confirmed(pool, prefix, row.coefficients, walk.last)):
         layer.refused[ASTRAY] = layer.refused.get(ASTRAY, 0) + 1
         return False
     (layer.rows if row.complete else layer.partial).append(row)
@@ -195,6 +255,10 @@ def note(pool: Pool, prefix: Prefix, layer: Layer, walk: Walk, found: Row | str)
     for k in range(len(pool.lines)):
         _explain_by(pool, prefix, row.coefficients[None], k)
     return True
+
+
+def _is_known(pool: Pool, layer: Layer, row: Row) -> bool:
+    return any(other.ratio(row, pool.same) is not None for other in layer.rows)
 
 
 def _is_twin(pool: Pool, prefix: Prefix, layer: Layer, row: Row) -> bool:
@@ -226,7 +290,7 @@ def _refitted(pool: Pool, prefix: Prefix, row: Row) -> Row:
     sizes = np.array([np.linalg.norm(prefix.cell(prefix.pattern(x)).slopes.T @ c) for x in X])
     found = refitted(prefix.features(X), c, np.maximum(sizes, NOT_ZERO), blurs,
                      REFIT * pool.tolerance * pool.place.size)  # fmt: skip
-    return row if found is None else Row(Equations(np.eye(len(found)), found)).normalised()
+    return row if found is None else known_row(found)
 
 
 def _explain_by(pool: Pool, prefix: Prefix, rows: FloatArray, k: int, strict: float = 1.0) -> None:
@@ -313,5 +377,5 @@ def _left_over(pool: Pool, prefix: Prefix, walk: Walk, layer: Layer, fit: Fit) -
     if kept.mean() < LEFT_OVER or not row.any():
         return False
     before = len(layer.rows)
-    note(pool, prefix, layer, walk, Row(Equations(np.eye(len(row)), row)))
+    note(pool, prefix, layer, walk, known_row(row))
     return len(layer.rows) > before
