@@ -1123,12 +1123,12 @@ class Zonotopes:
             parts, errors, sizes = zip(*(self.forms[atom] for atom in atoms), strict=True) if atoms else ((), (), ())
             ready[atoms] = parts, [*map(float, errors)], sizes, max(sizes, default=0)
         for atoms, weights, absolute, norm, rough, error in rows:
-            parts, errors, sizes, reach = ready[atoms]
+            parts, losses, sizes, reach = ready[atoms]
             spend(1 + len(parts) * count // 32)
             total = sum(map(mul, weights, parts))
             if total or error or any(map(mul, weights, sizes)):
                 total = self.rounded(total, norm * reach)
-                off: float = sum(map(mul, absolute, errors))  # up to 2^-20 of it: no product is below the normal floats
+                off: float = sum(map(mul, absolute, losses))  # up to 2^-20 of it: no product is below the normal floats
                 lost = (int(off * (1 + 2.0**-20)) + rough * reach >> self.bits) + 2 + count + error
                 low, high = self.span((total, lost, self.half - 1))  # a weight has some bits: what is rounded fits
                 made.append((total, lost, max(abs(low), abs(high))))
@@ -1708,6 +1708,7 @@ def _modules(found: Any) -> tuple[str, list[str], str]:
         raise TooLarge("the numbers of the modules are not in the certificate")
     orders, (left, right) = found["orders"], listed(found["numbers"], "numbers", 2)
     need(isinstance(orders, dict) and isinstance(found["element"], dict), "expected orders by name")
+    need(bool(found["element"]) or not orders, "expected the groups of neurons whose order is another one")
     about = []
     for name, model, values in zip("ab", claim["models"], (left, right), strict=True):
         need(isinstance(values, dict) and set(values) == set(model), "expected the numbers of every tensor")
@@ -1793,7 +1794,7 @@ def _model(name: str, model: Any, program: Program, data: bytes | None) -> str:
         raise Fails(f"the file of model {name} is another one")
     told = "not compared with a file of yours" if data is None else "your file has this hash"
     told += ", files beside it not compared" if "data" in file else ""
-    return f"{name}: {' '.join(file['name'].split())[:200]}, sha256 {file['sha256']} ({told})"
+    return f"{name}: {json.dumps(file['name'][:200])}, sha256 {file['sha256']} ({told})"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -1804,15 +1805,15 @@ def main(arguments: Sequence[str]) -> int:
     try:
         content = Path(arguments[0]).read_text(encoding="utf-8")
         models: list[bytes | None] = [Path(name).read_bytes() for name in arguments[1:]]
-        claim, about, how = check(json.loads(content, parse_constant=_no_constant), models or [None, None])
+        claim, about, how = check(read(content), models or [None, None])
     except Fails as reason:
-        print(f"DOES NOT HOLD: {reason}")
+        print(f"DOES NOT HOLD: {_on_one_line(reason)}")
         return 1
     except TooLarge as reason:
         print(f"too large for this checker, use `fiberscope verify`: {reason}")
         return 3
     except (Malformed, ValueError, OverflowError, OSError, RecursionError, MemoryError) as error:
-        print(f"not a certificate: {' '.join(str(error).split())[:300] or type(error).__name__}", file=sys.stderr)
+        print(f"not a certificate: {_on_one_line(error) or type(error).__name__}", file=sys.stderr)
         return 2
     print(
         f"HOLDS: the two {'modules' if about[-1].startswith('trusted') else 'plain programs'} are {claim}",
@@ -1824,8 +1825,23 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def read(content: str) -> Any:
+    """JSON without what a reader may take for something else: NaN, infinities, one key twice."""
+    return json.loads(content, parse_constant=_no_constant, object_pairs_hook=_table)
+
+
 def _no_constant(text: str) -> Any:
     raise Malformed(f"expected numbers, got {text}")
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    need(len(dict(pairs)) == len(pairs), "expected every key once")
+    return dict(pairs)
+
+
+def _on_one_line(error: Exception) -> str:
+    """What a certificate calls things may not move the cursor, or start a line that looks like an answer."""
+    return "".join(c if c.isprintable() else " " for c in str(error))[:300]
 
 
 if __name__ == "__main__":
