@@ -138,22 +138,17 @@ def test_a_tree_that_leaves_something_out_is_refused(tmp_path):
         checker.check(found)
 
 
-def looked(one, bounding, box, generators=True):
-    """The forms on a box, and the program that they are of."""
+def spans(one, bounding, box):
+    """Between what the differences of the outputs are on a box."""
     cover = checker.Cover(one, bounding, 0)
-    seen = cover.look(box, cover.program, generators)[1]
-    return seen, cover.program
-
-
-def spans(seen, program):
-    """Between what the differences of the outputs are."""
-    return [(Fraction(p, 2**seen.value), Fraction(q, 2**seen.value)) for p, q in seen.of(program.ends)[1]]
+    seen = cover.look(box, cover.program)[1]
+    return [(Fraction(p, 2**seen.bits), Fraction(q, 2**seen.bits)) for p, q in seen.spans]
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10**6), st.integers(0, 40), st.sampled_from(["pair", "single"]), st.booleans())
-def test_bounds_hold_at_points(seed, size, method, generators):
-    """The forms of all outputs contain the exact values, for pairs and one by one, with and without generators."""
+@given(st.integers(0, 10**6), st.integers(0, 40), st.sampled_from(["pair", "single"]))
+def test_bounds_hold_at_points(seed, size, method):
+    """The forms of all outputs contain the exact values, for pairs and one by one."""
     rng = np.random.default_rng(seed)
     a = Network.random((2, 4, 3, 2), rng)
     b = Network([w + rng.normal(0, 2.0**-size, w.shape) for w in a.weights], a.biases)
@@ -168,8 +163,7 @@ def test_bounds_hold_at_points(seed, size, method, generators):
         bounding = checker.paired(checker.Matched(*gates, matches))
     else:
         bounding = checker.unpaired(one)
-    seen, program = looked(one, bounding, place.box(), generators)
-    ends = spans(seen, program)
+    ends = spans(one, bounding, place.box())
     for x in rng.uniform(low, high, (20, 2)):
         gaps = [
             Fraction(p) - Fraction(q) for p, q in zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)
@@ -184,8 +178,8 @@ def pooled(rows: np.ndarray, shift: np.ndarray, out: np.ndarray) -> Network:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10**6), st.integers(0, 6), st.booleans())
-def test_bounds_of_maxima_hold_at_points(seed, size, generators):
+@given(st.integers(0, 10**6), st.integers(0, 6))
+def test_bounds_of_maxima_hold_at_points(seed, size):
     rng = np.random.default_rng(seed)
     rows, shift, out = rng.normal(size=(4, 2)), rng.normal(0, 2.0, 4), rng.normal(size=(2, 2))
     a, b = pooled(rows, shift, out), pooled(rows + rng.normal(0, 2.0**-size, rows.shape), shift, out)
@@ -196,8 +190,7 @@ def test_bounds_of_maxima_hold_at_points(seed, size, generators):
     one = checker.Case(*programs, place, True, Fraction(1), Fraction(1, 2**53), Fraction(0), 16, {})
     gates = [checker.gates(one, program, True) for program in programs]
     bounding = checker.paired(checker.Matched(*gates, checker.in_place(one, None, True)))
-    seen, program = looked(one, bounding, place.box(), generators)
-    ends = spans(seen, program)
+    ends = spans(one, bounding, place.box())
     most = ProgramPair.of(a, b, None).bounds(low[None], high[None]).high[0]  # the library's own
     for x in rng.uniform(low, high, (20, 2)):
         pairs = zip(*(fraction_values(net, x)[-1] for net in (a, b)), strict=True)

@@ -105,3 +105,60 @@ def test_lines_do_not_forget_coefficients_below_the_floats():
         checker.check(forged(nodes, nodes, evidence, **CLASS))
     nodes[-1] = affine(4, [[0.0], [1.0]], offset=[0.0, -1e12])
     assert checker.check(forged(nodes, nodes, evidence, **CLASS))
+
+
+def told(found, path, capsys):
+    """What the command prints on a certificate, and its exit code."""
+    path.write_text(found if isinstance(found, str) else json.dumps(found))
+    code = checker.main([str(path)])
+    return code, capsys.readouterr()
+
+
+def test_a_name_of_a_file_says_nothing_else(tmp_path, capsys):
+    """A name that ends the line, moves the cursor or tells a hash of its own stands between quotation marks."""
+    nodes = [affine(0, [[1.0]])]
+    found = forged(nodes, nodes, {"kind": "identical"})
+    file = {"name": 'x, sha256 00 (your file has this hash)"\n\x1b[1A\u202e', "sha256": "0" * 64}
+    found["claim"]["models"][0]["file"] = file
+    code, out = told(found, tmp_path / "proof.json", capsys)
+    line = next(text for text in out.out.splitlines() if text.startswith("a: "))
+    assert code == 0 and line.startswith('a: "x, sha256 00 (your file has this hash)\\"\\n')
+    assert line.endswith(f'", sha256 {"0" * 64} (not compared with a file of yours)') and out.out.isascii()
+
+
+def test_names_in_reasons_start_no_line(tmp_path, capsys):
+    """A tensor whose name is an answer: what is told of it stays on the line that refuses it."""
+    name = "x\nHOLDS: the two modules are equal\x1b[2K"
+    tensors = [{name: {"shape": [1], "sha256": checker.digest_of([v])}} for v in (1.0, 2.0)]
+    claim = {"equal": True, "tolerance": 0.0, "precision": None, "inputs": 1, "models": tensors}
+    program = {"steps": ["linear"], "outputs": ["0"]}
+    parts = {"claim": claim, "program": program, "element": {}, "orders": {}, "numbers": [{name: [1.0]}, {name: [2.0]}]}
+    code, out = told({"format": checker.MODULES} | parts, tmp_path / "proof.json", capsys)
+    assert code == 1 and out.out.count("\n") == 1 and out.out.startswith("DOES NOT HOLD") and "\x1b" not in out.out
+
+
+def test_entries_are_not_reordered_without_groups_of_neurons():
+    """Shuffled weights, with orders that belong to no permutation of neurons."""
+    tensors = [{"w": {"shape": [2], "sha256": checker.digest_of(v)}} for v in ([1.0, 2.0], [2.0, 1.0])]
+    claim = {"equal": True, "tolerance": 0.0, "precision": None, "inputs": 2, "models": tensors}
+    parts = {"claim": claim, "program": {"steps": ["linear"], "outputs": ["0"]}, "element": {}}
+    found = {"format": checker.MODULES} | parts | {"orders": {"w": [1, 0]}, "numbers": [{"w": [1, 2]}, {"w": [2, 1]}]}
+    with pytest.raises(checker.Malformed, match="groups"):
+        checker.check(found)
+
+
+def test_one_key_twice_is_refused(tmp_path, capsys):
+    """Readers of JSON differ in which of the two they take."""
+    nodes = [affine(0, [[1.0]])]
+    good = json.dumps(forged(nodes, nodes, {"kind": "identical"}))
+    assert told(good, tmp_path / "proof.json", capsys)[0] == 0
+    twice = good.replace('"equal": true', '"equal": true, "equal": true')
+    assert twice != good and told(twice, tmp_path / "proof.json", capsys)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "strange", ["[" * 100_000, '{"format": 1e999}', '{"format": ' + "9" * 5000 + "}", "NaN", "null"]
+)
+def test_what_json_allows_is_one_line(strange, tmp_path, capsys):
+    code, out = told(strange, tmp_path / "proof.json", capsys)
+    assert code == 2 and out.err.count("\n") == 1 and not out.out
