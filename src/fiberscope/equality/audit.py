@@ -17,8 +17,8 @@ import numpy as np
 
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.ladder import RUNGS, as_programs, equivalent
-from fiberscope.equality.measures import measure_of, single_tolerance
-from fiberscope.equality.question import DEFAULT_SECONDS, Question
+from fiberscope.equality.measures import measure_of
+from fiberscope.equality.question import DEFAULT_SECONDS, Question, single_tolerance
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.extras import import_module
@@ -185,8 +185,9 @@ def audit(
         measured = None if data is None else _agreement_of_modules(a, b, data)
         return Audit(verdict if verdict.equal else None, verdict, measured, verdict, time.monotonic() - start)
     a, b = programs
-    measure = measure_of(tolerance, options.get("norm", "max"), a.out_size)
-    single = single_tolerance(tolerance) if measure is None else measure.allowed
+    single, norm = single_tolerance(tolerance), options.get("norm", "max")
+    if norm != "max" or (single is None and tolerance is not None):
+        measure_of(tolerance, norm, a.out_size)
     Question.of(
         a, b, domain, single, seconds, seed, margin=options.get("margin")
     )  # what cannot be asked is refused before anything is done

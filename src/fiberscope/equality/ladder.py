@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fiberscope.equality.interval import interval_of
-from fiberscope.equality.measures import equivalent_by, measure_of, single_tolerance
-from fiberscope.equality.question import CRITERIA, Question
+from fiberscope.equality.measures import equivalent_by, measure_of
+from fiberscope.equality.question import CRITERIA, Question, single_tolerance
 from fiberscope.equality.rungs import (
     bottleneck,
     channels,
@@ -173,7 +173,7 @@ def equivalent(
         live: Verdict = import_module("fiberscope.equality.beyond.live").equivalent_modules(a, b, example, exactly)
         return replace(live, tolerance=single, margin=ahead)
     a, b = programs
-    measure = measure_of(tolerance, norm, a.out_size)
+    measure = None if plain else measure_of(tolerance, norm, a.out_size)
     if measure is not None:
         return equivalent_by(measure, a, b, domain, equivalent, **options)
     start = time.monotonic()

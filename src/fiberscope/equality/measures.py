@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from fiberscope.equality.counterexample import Counterexample, exact_outputs, rounded
-from fiberscope.equality.question import Question
+from fiberscope.equality.question import Question, single_tolerance
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError
 from fiberscope.geometry.domains import Domain
 from fiberscope.network.network import Network
 from fiberscope.network.nodes import Affine
 from fiberscope.network.operators import Dense
-from fiberscope.numerics.arrays import real_array
 from fiberscope.numerics.floats import FloatArray
 
 NORMS = ("max", "sum")
@@ -59,13 +58,6 @@ class Measure:
             return sum(gaps, Fraction(0)), Fraction(self.allowed)
         pairs = [(gap, Fraction(e)) for gap, e in zip(gaps, self.tolerances, strict=True) if e < math.inf]
         return max(pairs, key=lambda pair: pair[0] / pair[1])
-
-
-def single_tolerance(tolerance: Any) -> float | None:
-    """One number, if it is one; None for none and for a tolerance of every output."""
-    if tolerance is None or isinstance(tolerance, list | tuple) or np.ndim(tolerance) > 0:
-        return None
-    return float(real_array(tolerance, "tolerance", ndim=0))
 
 
 def measure_of(tolerance: Any, norm: str, outputs: int) -> Measure | None:
