@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import fiberscope as fs
 from fiberscope.cli.app import app
 from fiberscope.cli.canon import canon
-from fiberscope.cli.equal import diff, equal, vnncomp
+from fiberscope.cli.diff import diff
+from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.simplify import simplify
 from fiberscope.cli.verify import verify
 from fiberscope.errors import FiberscopeError

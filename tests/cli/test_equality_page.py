@@ -53,7 +53,7 @@ def part(start: str, end: str) -> str:
     return PAGE[PAGE.index(start) : PAGE.index(end)]
 
 
-TUTORIAL = commands(part("## The auditor's tutorial", "## Around every sample"))
+TUTORIAL = commands(part("## The auditor's tutorial", "## Each output within its own"))
 CHECKS = [(line, want) for line, want in commands(part("## Certificates", "## Quantised")) if "checker.py" in line]
 
 

@@ -17,9 +17,10 @@ import fiberscope as fs
 from fiberscope.cli.canon import canon
 from fiberscope.cli.checkpoints import align, apply, barrier, merge
 from fiberscope.cli.compile import compile_kernels
+from fiberscope.cli.diff import diff
 from fiberscope.cli.dimension import dimension_command
 from fiberscope.cli.distance import distance, theory
-from fiberscope.cli.equal import diff, equal, vnncomp
+from fiberscope.cli.equal import equal, vnncomp
 from fiberscope.cli.explore import explore
 from fiberscope.cli.fiber import fiber
 from fiberscope.cli.inspect import inspect

@@ -1,16 +1,14 @@
-"""``fiberscope equal``: are two models the same function; ``vnncomp``, the competition's form of it; ``diff``."""
+"""``fiberscope equal``: are two models the same function; ``vnncomp``, the competition's form of it."""
 
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box as boxes
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 import fiberscope as fs
 from fiberscope.cli.array_files import load_array
@@ -22,6 +20,14 @@ from fiberscope.files import check_targets, write_atomically
 
 CODES = {True: 0, False: 1, None: 3}
 """Exit codes: yes, no, undecided."""
+
+
+class Norm(StrEnum):
+    """Of the differences of all outputs."""
+
+    max = "max"
+    sum = "sum"
+
 
 _SEARCHING = "searching for a proof or a counterexample"
 
@@ -47,12 +53,17 @@ def equal(
         bool, typer.Option(help="With --vnnlib: any output that differs, whatever joins the comparisons.")
     ] = False,
     tolerance: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            help="0: the same real function. A number: within it on the box. Otherwise: up to the rounding of the "
-            "precision that the parameters are stored in."
+            help="0: the same real function. A number: within it on the box; numbers between commas: one for every "
+            "output, inf where it may be anything. Otherwise: up to the rounding of the precision that the parameters "
+            "are stored in.",
+            metavar="NUMBERS",
         ),
     ] = None,
+    norm: Annotated[
+        Norm, typer.Option(help="Of the differences of all outputs: the largest, or their sum.")
+    ] = Norm.max,
     same_class: Annotated[
         bool, typer.Option("--same-class", help="Ask for the same largest output instead of the same values.")
     ] = False,
@@ -116,15 +127,18 @@ def equal(
 
       fiberscope equal a.onnx b.onnx --box -1 1 --tolerance 1e-3 --jobs 0 --state open.json --time-limit 3600
 
+      fiberscope equal net.onnx int8.onnx --box 0 1 --tolerance 0.1,0.1,inf
+
       fiberscope equal f.onnx g.onnx --vnnlib query.vnnlib --intended
 
     Exit codes: 0 equal, 1 different, 2 bad input, 3 undecided.
     """
     elsewhere = jobs != 1 or cluster is not None or state is not None
     asked = sum(option is not None for option in (box, domain, vnnlib))
+    allowed = _tolerances(tolerance)
     _check_options(asked, elsewhere, tolerance, same_class, margin, vnnlib, intended, data, radius, clip)
     check_targets([certificate, junit, state], [a, b, domain, vnnlib, data])
-    shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state}
+    shared: dict[str, Any] = {"jobs": jobs or None, "cluster": cluster, "state": state, "norm": norm.value}
     left, right = _models(load, a, b)
     rounds = isinstance(left, Path) or isinstance(right, Path)
     if rounds and (vnnlib is not None or (data is not None and radius is None)):
@@ -138,7 +152,7 @@ def equal(
             if same_class:
                 options |= {"criterion": "argmax", "margin": margin}
             around = fs.equivalent_around(
-                left, right, load_array(data), radius, tolerance, time_limit, clip=clip, **options
+                left, right, load_array(data), radius, allowed, time_limit, clip=clip, norm=norm.value, **options
             )
     if radius is not None:
         _around(console, around, a, b, certificate, junit, as_json)
@@ -154,7 +168,7 @@ def equal(
             if same_class:
                 options |= {"criterion": "argmax", "margin": margin}
             options |= shared
-            question = (left, right, where, tolerance)
+            question = (left, right, where, allowed)
             report = None if rounds else fs.audit(*question, points, time_limit, seed, **options)
             verdict = fs.equivalent(*question, time_limit, seed, **options) if report is None else report.verdict
             answer = verdict.equal
@@ -169,6 +183,17 @@ def equal(
     else:
         _show(console, report, verdict, found, certificate)
     raise typer.Exit(CODES[answer])
+
+
+def _tolerances(text: str | None) -> float | list[float] | None:
+    """One number, or one for every output."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"--tolerance: expected a number, or numbers between commas, got {text!r}") from error
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _check_options(
@@ -382,69 +407,3 @@ def _open(verdict: Any, report: Any = None) -> list[str]:
 def _numbers(values: Any) -> str:
     shown = [f"{v:.6g}" for v in values[:8]]
     return f"[{', '.join(shown)}{', ...' if len(values) > 8 else ''}]"
-
-
-# -- what changed ------------------------------------------------------------------------------------------------------
-
-SOURCE = "An .onnx, .npz, .safetensors, .pt or .ckpt file, or a folder of safetensors shards."
-
-
-def diff(
-    a: Annotated[Path, typer.Argument(help=SOURCE, show_default=False)],
-    b: Annotated[Path, typer.Argument(help="What became of it.", show_default=False)],
-    load: Loader,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture, a .png file.", show_default=False)] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds after which to give up.", min=0.001)] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-) -> None:
-    """What changed, modulo the order and scale of neurons: layers, pruned neurons, quantised numbers.
-
-    Examples:
-
-      fiberscope diff model.onnx pruned.onnx
-
-      fiberscope diff model/ finetuned/ --plot changes.png
-
-    Files that are no program by themselves (state dicts, folders of shards) are compared tensor by tensor, by name.
-
-    Exit codes: 0 nothing changed but order, scale and rounding, 1 something changed, 2 bad input.
-    """
-    check_targets([plot], [a, b])
-    found = fs.diff(*_programs_or_tensors(load, a, b), time_limit=time_limit)
-    if plot is not None:
-        fs.plot.save_figure(found.plot(), plot)
-    if as_json:
-        print(json.dumps({"a": str(a), "b": str(b), **found.to_dict()}, indent=2))
-    else:
-        _show_changes(Console(), found)
-        if plot is not None:
-            print(f"wrote {plot}")
-    raise typer.Exit(0 if found.same else 1)
-
-
-def _programs_or_tensors(load: Loader, a: Path, b: Path) -> tuple[Any, Any]:
-    """Both models as networks; where a file is no program by itself, both as paths to tensors."""
-    for path in (a, b):
-        if not path.exists():
-            raise InputError(f"{path}: no such file")
-    try:
-        one, two = load.all(a, b)
-    except fs.FiberscopeError:
-        if any(value is not None for value in load.options.values()):
-            raise  # somebody said what the files do not, and that is what is wrong
-        return a, b  # the library says what is wrong, if these are no tensors either
-    return one, two
-
-
-def _show_changes(console: Console, found: fs.Difference) -> None:
-    word = "[bold green]nothing changed[/]" if found.same else "[bold red]changed[/]"
-    console.print(f"{word}, compared by {found.by}, rounding of {found.precision}", highlight=False)
-    table = Table(box=boxes.SIMPLE_HEAD)
-    for name in (found.by.removesuffix("s"), "status", "neurons", "change", "what happened"):
-        table.add_column(name, overflow="fold")
-    for layer in found.layers:
-        before, after = layer.neurons
-        neurons = str(before) if before == after else f"{before} -> {after}"
-        change = "-" if layer.change is None else f"{layer.change:.3g}"
-        table.add_row(*map(Text, (layer.name, layer.status, neurons, change, layer.remarks)))
-    console.print(table)

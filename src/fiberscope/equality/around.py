@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +71,13 @@ def equivalent_around(
     b: NetworkLike,
     data: Any,
     radius: float,
-    tolerance: float | None = None,
+    tolerance: float | Sequence[float] | None = None,
     time_limit: float | None = None,
     *,
     clip: tuple[float, float] | None = None,
     criterion: str = "value",
     margin: float | None = None,
+    norm: str = "max",
     progress: Progress | None = None,
 ) -> VerdictsAround:
     """:func:`equivalent` on the ball of the maximum norm around every row of ``data``.
@@ -91,7 +92,7 @@ def equivalent_around(
         Seconds for every single ball.
     clip
         Lower and upper end of what an input may be, as ``(0, 1)`` for pixels.
-    tolerance, criterion, margin
+    tolerance, criterion, margin, norm
         As for :func:`equivalent`.
 
     Examples
@@ -116,12 +117,11 @@ def equivalent_around(
         raise InputError(f"data: expected rows of {wanted}, got shape {points.shape}")
     run = Run.begin(progress)
     seconds = DEFAULT_SECONDS if time_limit is None else time_limit
+    asked: dict[str, Any] = {"criterion": criterion, "margin": margin, "norm": norm}
     verdicts: list[Verdict] = []
     for box in balls(points.reshape(len(points), -1), reach, clip):
         run.report(len(verdicts), len(points), f"balls, {sum(v.equal is None for v in verdicts)} undecided")
-        verdicts.append(
-            equivalent(left, right, box, tolerance, seconds, len(verdicts), criterion=criterion, margin=margin)
-        )
+        verdicts.append(equivalent(left, right, box, tolerance, seconds, len(verdicts), **asked))
     return VerdictsAround(tuple(verdicts), reach)
 
 

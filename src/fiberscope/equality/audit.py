@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 
 from fiberscope.equality.counterexample import exact_outputs
 from fiberscope.equality.ladder import RUNGS, as_programs, equivalent
-from fiberscope.equality.question import DEFAULT_SECONDS, Question
+from fiberscope.equality.measures import measure_of
+from fiberscope.equality.question import DEFAULT_SECONDS, Question, single_tolerance
 from fiberscope.equality.verdict import Verdict
 from fiberscope.errors import InputError, OutOfTimeError
 from fiberscope.extras import import_module
@@ -144,7 +146,7 @@ def audit(
     a: NetworkLike,
     b: NetworkLike,
     domain: Domain | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Sequence[float] | None = None,
     data: Any = None,
     time_limit: float | None = None,
     seed: int = 0,
@@ -183,8 +185,11 @@ def audit(
         measured = None if data is None else _agreement_of_modules(a, b, data)
         return Audit(verdict if verdict.equal else None, verdict, measured, verdict, time.monotonic() - start)
     a, b = programs
+    single, norm = single_tolerance(tolerance), options.get("norm", "max")
+    if norm != "max" or (single is None and tolerance is not None):
+        measure_of(tolerance, norm, a.out_size)
     Question.of(
-        a, b, domain, tolerance, seconds, seed, margin=options.get("margin")
+        a, b, domain, single, seconds, seed, margin=options.get("margin")
     )  # what cannot be asked is refused before anything is done
     measured = None if data is None else agreement(a, b, data)
     shape = structure(a, b, domain, min(10.0, seconds / 4))

@@ -123,8 +123,8 @@ def confirmed(question: Question, x: FloatArray) -> Counterexample | None:
     worst = max(range(len(gaps)), key=lambda k: over[k])
     if not over[worst] > 0:
         return None
-    gap, most = _rounded([gaps[worst], allowed[worst]])
-    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(gap), float(most))
+    gap, most = rounded([gaps[worst], allowed[worst]])
+    return Counterexample(question.outside(x), rounded(left), rounded(right), float(gap), float(most))
 
 
 def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
@@ -137,7 +137,7 @@ def _other_class(question: Question, x: FloatArray) -> Counterexample | None:
     beaten = max(right) - right[own]
     if not beaten > 0:
         return None
-    return Counterexample(question.outside(x), _rounded(left), _rounded(right), float(_rounded([beaten])[0]), 0.0)
+    return Counterexample(question.outside(x), rounded(left), rounded(right), float(rounded([beaten])[0]), 0.0)
 
 
 def exact_gap(question: Question, x: FloatArray) -> Fraction:
@@ -146,7 +146,7 @@ def exact_gap(question: Question, x: FloatArray) -> Fraction:
     return max(abs(p - q) for p, q in pairs)
 
 
-def _rounded(values: list[Fraction]) -> FloatArray:
+def rounded(values: list[Fraction]) -> FloatArray:
     """The nearest floats, for a value beyond their range the largest: JSON has no number for infinity."""
     most = np.finfo(np.float64).max
     return np.clip(nearest(np.array(values, dtype=object)), -most, most)

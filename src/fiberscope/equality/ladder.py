@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fiberscope.equality.interval import interval_of
-from fiberscope.equality.question import CRITERIA, Question
+from fiberscope.equality.measures import equivalent_by, measure_of
+from fiberscope.equality.question import CRITERIA, Question, single_tolerance
 from fiberscope.equality.rungs import (
     bottleneck,
     channels,
@@ -74,13 +76,14 @@ def equivalent(
     a: NetworkLike,
     b: NetworkLike,
     domain: Domain | None = None,
-    tolerance: float | None = None,
+    tolerance: float | Sequence[float] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     example: Any = None,
     *,
     criterion: str = "value",
     margin: float | None = None,
+    norm: str = "max",
     progress: Progress | None = None,
     jobs: int | None = 1,
     cluster: str | None = None,
@@ -95,7 +98,8 @@ def equivalent(
       computing them. A counterexample differs by so much more than the rounding errors of evaluating both that a few
       ulps in every parameter cannot explain it.
     - ``tolerance=0``, *the same real function*: floats are exact rationals, one ulp in one weight makes two functions.
-    - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain.
+    - ``tolerance=e > 0``: ``max |a - b| <= e`` on the domain; ``tolerance=[e_1, ..., e_m]``: each output within its
+      own; ``norm="sum"``: the sum over all outputs within ``e`` (up to ten of them).
 
     ``criterion="argmax"`` asks for the same class instead: wherever one output of ``a`` is larger than all others (by
     ``margin`` at least, if one is given, in units of the outputs), no output of ``b`` is larger than the same one of
@@ -121,6 +125,8 @@ def equivalent(
         are compared by structure: one program, parameters equal up to permutations of neurons; else undecided.
     criterion, margin
         ``"value"`` (compared as ``tolerance`` says) or ``"argmax"``.
+    norm
+        Of the differences of all outputs: ``"max"`` or ``"sum"``.
     progress
         Is told how far the search is.
     jobs, cluster
@@ -138,21 +144,40 @@ def equivalent(
     >>> other = Network([[[1.0 + 2.0**-52]]], [[0.0]])  # one ulp
     >>> equivalent(net, other, tolerance=0).equal, equivalent(net, other).equal
     (False, True)
+    >>> from fiberscope.geometry.domains import Box
+    >>> near = Network([[[1.0], [0.5]]], [[0.0, 0.0]]), Network([[[1.0], [0.625]]], [[0.25, 0.0]])  # off by 1/4 and x/8
+    >>> [equivalent(*near, Box.cube(1), e).equal for e in ([0.25, 0.125], [0.25, 0.1])]
+    [True, False]
+    >>> [equivalent(*near, Box.cube(1), e, norm="sum").equal for e in (0.375, 0.3)]
+    [True, False]
     """
     ahead = _margin(criterion, margin, tolerance)
-    if any(str(source).endswith(".onnx") for source in (a, b)) and any(map(is_quantised_file, (a, b))):
+    options: dict[str, Any] = {"time_limit": time_limit, "seed": seed, "progress": progress}
+    options |= {"jobs": jobs, "cluster": cluster, "state": state}
+    single = single_tolerance(tolerance)
+    plain = norm == "max" and (tolerance is None or single is not None)
+    if not plain and ahead is not None:
+        raise InputError("norm: expected 'max' and one tolerance with criterion='argmax', which compares no values")
+    quantised = any(str(source).endswith(".onnx") for source in (a, b)) and any(map(is_quantised_file, (a, b)))
+    if quantised and plain:
         bounded = import_module("fiberscope.equality.beyond.quantised").equivalent_quantised
-        options = {"time_limit": time_limit, "seed": seed, "progress": progress, "jobs": jobs, "cluster": cluster}
-        within: Verdict = bounded(a, b, domain, tolerance, ahead, equivalent, **options, state=state)
+        within: Verdict = bounded(a, b, domain, single, ahead, equivalent, **options)
         return within
-    programs = as_programs(a, b, example)
+    programs = None if quantised else as_programs(a, b, example)
+    if programs is None and not plain:
+        raise InputError(
+            "norm, tolerance: expected 'max' and one number for quantised files and for modules that are no programs"
+        )
     if programs is None:
-        exactly = tolerance if ahead is None else 0.0  # the same class follows from the same real function
+        exactly = single if ahead is None else 0.0  # the same class follows from the same real function
         live: Verdict = import_module("fiberscope.equality.beyond.live").equivalent_modules(a, b, example, exactly)
-        return replace(live, tolerance=tolerance, margin=ahead)
+        return replace(live, tolerance=single, margin=ahead)
     a, b = programs
+    measure = None if plain else measure_of(tolerance, norm, a.out_size)
+    if measure is not None:
+        return equivalent_by(measure, a, b, domain, equivalent, **options)
     start = time.monotonic()
-    question = Question.of(a, b, domain, tolerance, time_limit, seed, margin=ahead, progress=progress)
+    question = Question.of(a, b, domain, single, time_limit, seed, margin=ahead, progress=progress)
     if jobs != 1 or cluster is not None:
         question.backend = import_module("fiberscope.backends").choose_backend(jobs, cluster)
     question.state = None if state is None else Path(state)
@@ -196,7 +221,7 @@ def is_quantised_file(source: Any) -> bool:
     return bool(import_module("fiberscope.network.formats.onnx.quantised").is_quantised(source))
 
 
-def _margin(criterion: str, margin: float | None, tolerance: float | None) -> float | None:
+def _margin(criterion: str, margin: float | None, tolerance: Any) -> float | None:
     """The margin of a question about classes, None for one about values."""
     if criterion not in CRITERIA:
         raise InputError(f"criterion: expected one of {', '.join(CRITERIA)}, got {criterion!r}")

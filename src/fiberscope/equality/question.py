@@ -24,6 +24,13 @@ CRITERIA = ("value", "argmax")
 """What may be asked about: the numbers, or which of the outputs is the largest."""
 
 
+def single_tolerance(tolerance: Any) -> float | None:
+    """One number, if it is one; None for none and for a tolerance of every output."""
+    if tolerance is None or isinstance(tolerance, list | tuple) or np.ndim(tolerance) > 0:
+        return None
+    return float(real_array(tolerance, "tolerance", ndim=0))
+
+
 @dataclass(slots=True, eq=False)
 class Record:
     """What was seen and proven on the way to an answer, also where there is none in the end.

@@ -57,6 +57,10 @@ class Verdict(Result):
     ``interval`` holds the largest difference on the domain, whatever the answer is. With a ``margin`` classes were
     compared, and neither tolerance nor bound are about them. ``tried`` are the methods that were asked, each with its
     seconds. Of quantised graphs ``networks`` are programs that have inputs for ``rounding`` besides.
+
+    With ``tolerances``, one for every output, ``tolerance``, ``bound`` and ``interval`` are in units of them: 1 is what
+    is allowed. With the ``norm`` ``"sum"`` they are about the sum of all differences. In both cases ``networks`` end in
+    what is compared, and a certificate is about those; ``counterexample`` has the outputs as they are.
     """
 
     equal: bool | None
@@ -74,6 +78,9 @@ class Verdict(Result):
     margin: float | None = None
     tried: tuple[tuple[str, float], ...] = ()
     rounding: RoundingInputs | None = field(default=None, repr=False, metadata=hidden())
+    norm: str = "max"
+    tolerances: tuple[float, ...] | None = None
+    shown: Counterexample | None = field(default=None, repr=False, metadata=hidden())
 
     told = ("witness=_named_witness", "counterexample")
 
@@ -88,6 +95,8 @@ class Verdict(Result):
     @property
     def counterexample(self) -> Counterexample | None:
         """An input at which the two differ, where one was found."""
+        if self.shown is not None:
+            return self.shown
         return self.evidence if isinstance(self.evidence, Counterexample) else None
 
     @property
@@ -98,7 +107,10 @@ class Verdict(Result):
     @property
     def kind(self) -> str:
         """The kind of equality in words."""
-        return kind_of(self.tolerance, self.precision, self.margin)
+        if self.tolerances is not None:
+            return f"within {', '.join(f'{e:g}' for e in self.tolerances)} output by output"
+        told = kind_of(self.tolerance, self.precision, self.margin)
+        return f"{told} in the sum of all outputs" if self.norm == "sum" else told
 
     @property
     def criterion(self) -> str:
