@@ -107,8 +107,8 @@ def equivalent(
 
     Methods are tried from cheap to dear: symmetry (permutations, rescalings), random inputs, the theorem about
     three-layer bottlenecks (moved and reflected hyperplanes), normal forms (dead, linear, duplicated neurons; complete
-    for one hidden layer), simplification with bounds of the difference, the regions of both networks in up to three
-    dimensions, and on boxes branch and bound on the difference, for as long as there is time. Every counterexample is
+    for one hidden layer), simplification with bounds of the difference, the regions of both networks where they are
+    few, and on boxes branch and bound on the difference, for as long as there is time. Every counterexample is
     confirmed in exact arithmetic. In general the question is coNP-hard, so None is a possible answer; ``interval`` says
     what is known of the largest difference in any case.
 
