@@ -100,8 +100,9 @@ def spectral_bound(matrix: FloatArray) -> float:
     eigenvalue is above ``-n (n + 2) u * trace``, which the shift covers (S. M. Rump, BIT 46, 2006).
     """
     small = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    gram = small @ small.T
-    n, trace = len(gram), float(np.trace(gram))
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = small @ small.T
+        n, trace = len(gram), float(np.trace(gram))
     if not SMALL < trace < 1 / SMALL:
         return float("inf")
     ceiling = np.sqrt(trace) * UP

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from fractions import Fraction
 from typing import Any
+from weakref import ref
 
 import flint
 import numpy as np
@@ -11,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fiberscope.errors import OutOfTimeError
 from fiberscope.geometry.curves import straight
 from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
+from fiberscope.geometry.engines.planar import chain_rows
 from fiberscope.geometry.engines.planar.chain_rows import PieceRows, pair_of
 from fiberscope.geometry.engines.planar.exact import BITS, TwofoldOracle, Unclear
 from fiberscope.geometry.engines.planar.tracked import Tracked, TrackedAlgebra
 from fiberscope.network.network import Network
+from fiberscope.run import Run
 
 
 def decimals(widths: tuple[int, ...], seed: int) -> Network:
@@ -107,6 +112,53 @@ def test_many_open_signs_are_decided_together(monkeypatch: pytest.MonkeyPatch) -
     found = straight_breaks(net, Polyline(np.random.default_rng(0).uniform(-1, 1, (2, 16))))
     assert found.by_exact > 500
     assert len(alone) < found.by_exact / 4
+
+
+def test_rows_are_not_made_beyond_what_they_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later stages have more pieces: rows that were worth it in an early one are not made for all that follow."""
+    made: list[PieceRows] = []
+    rows = PieceRows.rows
+    monkeypatch.setattr(PieceRows, "rows", lambda self, *args: made.append(self) or rows(self, *args))
+    vague(monkeypatch)
+    net = Network.random((3, *(8,) * 7, 1), 0)
+    whole = straight_breaks(net, Polyline(ENDS))
+    sizes = np.cumsum([3 * stage.high.size for stage in made[-1].stages])
+    most = int(sizes[3])
+    monkeypatch.setattr(chain_rows, "MOST", most)
+    found = straight_breaks(net, Polyline(ENDS))
+    assert len(made[-1].stages) == 4 < len(sizes)
+    assert exactly(found) == exactly(whole)
+    assert np.array_equal(found.signs(), whole.signs())
+
+
+def test_an_answer_does_not_keep_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[Any] = []
+    begin = PieceRows.__init__
+    monkeypatch.setattr(PieceRows, "__init__", lambda self, *args: known.append(ref(self)) or begin(self, *args))
+    vague(monkeypatch)
+    net = Network.random((3, *(8,) * 7, 1), 0)
+    found = straight_breaks(net, Polyline(ENDS))
+    gc.collect()
+    assert known
+    assert all(rows() is None for rows in known)
+    assert len(exactly(found)) == len(found.t)
+
+
+def test_one_layer_of_open_signs_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    sign_at = straight.Cutter._sign_at
+
+    def late(*args: Any) -> int:
+        asked.append(1)
+        monkeypatch.setattr(Run, "is_over", True)
+        return sign_at(*args)
+
+    vague(monkeypatch)
+    monkeypatch.setattr(PieceRows, "is_worth", lambda *_: False)
+    monkeypatch.setattr(straight.Cutter, "_sign_at", late)
+    with pytest.raises(OutOfTimeError):
+        straight_breaks(Network.random((3, 9, 1), 0), Polyline(ENDS), Run())
+    assert len(asked) == 1
 
 
 @given(st.integers(-(2**200), 2**200), st.integers(1, 2**150), st.integers(-900, 700))

@@ -114,7 +114,7 @@ class Cutter(Arranger):
         self.cuts: list[Stage] = []
         self.known_points: dict[tuple[int, int, bool], Triple] = {}
         self.near = NearLines(net, chain.points) if net.is_chain and not net.layout.slopes.any() else None
-        self.all_near: PieceRows | None = None
+        self.all_near = PieceRows(self.layout.affine, chain.points) if self.near is not None else None
 
     @property
     def ends(self) -> IntArray:
@@ -123,6 +123,7 @@ class Cutter(Arranger):
 
     def breaks(self, run: Run) -> Breaks:
         """Cut by every switch, then read off the breakpoints."""
+        self.run = run
         values = {0: self._start()}
         for place in switches(self.layout, values, self.algebra, {}):
             run.step(place.start, self.layout.size, "neurons")
@@ -226,18 +227,21 @@ class Cutter(Arranger):
         if not self.tight and len(points) > MANY:
             raise Loose
         self._note(len(points))
-        layers = self.layout.affine
-        if self.near is not None and self.all_near is None and PieceRows.is_worth(layers, self.cuts, len(points)):
-            self.all_near = PieceRows(layers, self.chain.points)
+        rows = self.all_near
+        if rows is not None and rows.is_worth(self.cuts, len(points)):
+            for k in range(stage + 1):
+                self.run.check()
+                rows.rows(k, self.cuts)
         place = np.empty(len(signs), dtype=np.int64)
         place[self.order] = np.arange(len(signs))
         pieces = np.minimum(place[points], len(mesh.ends) - 1)
-        if self.all_near is not None and len(self.chain.points) == 2:
+        if rows is not None and rows.has(stage) and len(self.chain.points) == 2:
             which, inverse = np.unique(points, return_inverse=True)
-            known = self.all_near.signs(stage, self.cuts, (pieces, columns), self._near_points(which), inverse)
+            known = rows.signs(stage, self.cuts, (pieces, columns), self._near_points(which), inverse)
             signs[points, columns] = np.where(known == 0, 2, known)
             points, columns, pieces = (x[known == 0] for x in (points, columns, pieces))
         for v, j, piece in zip(points.tolist(), columns.tolist(), pieces.tolist(), strict=True):
+            self.run.check()
             signs[v, j] = self._sign_at(stage, piece, j, v)
 
     def _near_points(self, points: IntArray) -> FloatArray:
@@ -257,6 +261,7 @@ class Cutter(Arranger):
         return sign(dot(self._line(stage, piece, j), self._exact(point, chart)))
 
     def _edge_ranks(self, mesh: Any, edge: int, label: IntArray, stage: Any, first: int) -> Any:
+        self.run.check()
         chart = self._chart(stage, edge)
         ends = mesh.ends[edge].tolist()
         if self.near is not None:
@@ -280,7 +285,7 @@ class Cutter(Arranger):
 
     def _line(self, stage: int, piece: int, j: int, near: bool = False) -> Triple:
         """Functional ``j`` of a switch on a piece that it cuts; ``near``: in balls."""
-        if near and self.all_near is not None:
+        if near and self.all_near is not None and self.all_near.has(stage):
             return self.all_near.line(stage, self.cuts, piece, j)
         chart, *pieces = self._ancestors(stage, np.array([piece]))
         prefix = [cut.piece_signs(own)[0] for cut, own in zip(self.cuts, pieces, strict=False)]
@@ -330,6 +335,7 @@ class Cutter(Arranger):
         return np.concatenate(points), np.concatenate(entries)
 
     def _result(self) -> Breaks:
+        self.near = self.all_near = None  # what may be asked later is in integers; rows are large
         marks = marked(*self._makers(), self.order, self.chain.closed)
         t, error = self.t[marks.points], self.error[marks.points]
 

@@ -45,25 +45,32 @@ class PieceRows:
     """
 
     def __init__(self, layers: Sequence[Affine], points: FloatArray) -> None:
-        self.layers = layers
+        self.layers, self.points = layers, points
         self.algebra = TwofoldAlgebra(every=3)
+        self.stages: list[Twofold] = []
+
+    def _first(self) -> Twofold:
+        node, points = self.layers[0], self.points
         begin = np.zeros((len(points) - 1, 3, points.shape[1]))
         begin[:, 0], begin[:, 1] = points[:-1], points[1:]
-        self.stages = [self._first(Twofold.exact(begin.reshape(-1, points.shape[1])))]
+        return self.algebra.affine(node.operator, node.offset, Twofold.exact(begin.reshape(-1, points.shape[1])))
 
-    def _first(self, value: Twofold) -> Twofold:
-        node = self.layers[0]
-        return self.algebra.affine(node.operator, node.offset, value)
+    def is_worth(self, cuts: Sequence[Cut], decisions: int) -> bool:
+        """Whether the rows behind all ``cuts`` fit, and those that are not there yet are less work than so many
+        decisions one by one."""
+        pieces = [len(self.points) - 1, *(len(cut.new_ends) for cut in cuts)]
+        sizes = [node.operator.out_size * count for node, count in zip(self.layers, pieces, strict=False)]
+        work = [3 * node.operator.in_size * size for node, size in zip(self.layers, sizes, strict=False)]
+        return sum(work[len(self.stages) :]) <= ALONE * decisions and 9 * sum(sizes) <= MOST
 
-    @staticmethod
-    def is_worth(layers: Sequence[Affine], cuts: Sequence[Cut], decisions: int) -> bool:
-        """Whether the rows of all pieces are less work than so many decisions one by one."""
-        sizes = [node.operator.out_size * len(cut.new_ends) for node, cut in zip(layers[1:], cuts, strict=False)]
-        work = [3 * node.operator.in_size * size for node, size in zip(layers[1:], sizes, strict=False)]
-        return sum(work) <= ALONE * decisions and 9 * sum(sizes) <= MOST
+    def has(self, stage: int) -> bool:
+        """Whether the rows in front of a stage are there."""
+        return stage < len(self.stages)
 
     def rows(self, stage: int, cuts: Sequence[Cut]) -> Twofold:
         """The rows in front of a stage, for the ``cuts`` before it."""
+        if not self.stages:
+            self.stages.append(self._first())
         for k in range(len(self.stages), stage + 1):
             cut, node = cuts[k - 1], self.layers[k]
             active = cut.piece_signs(np.arange(len(cut.new_ends))) > 0
