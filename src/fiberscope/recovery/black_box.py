@@ -18,7 +18,7 @@ import numpy as np
 from fiberscope.errors import InputError
 from fiberscope.numerics.cutoffs import CRUDE, FITTED, RECOVERED, TOLD
 from fiberscope.numerics.floats import FloatArray
-from fiberscope.recovery.known import GIVEN, TAKEN, Known, StuckError
+from fiberscope.recovery.known import GIVEN, TAKEN, KnownLayers, StuckError
 from fiberscope.recovery.layers.bent_surfaces import Equations, Row
 from fiberscope.recovery.layers.first_layer import first_layer, stacked, taken_over
 from fiberscope.recovery.layers.later_layers import (
@@ -66,7 +66,7 @@ EQUAL = "fit equally well, but what was found does not give this function; one o
 
 
 @dataclass
-class Search(Known):
+class Search(KnownLayers):
     """One search, and how far it came."""
 
     whole: bool = False

@@ -32,7 +32,7 @@ class StuckError(Exception):
 
 
 @dataclass
-class Known:
+class KnownLayers:
     """``weights`` and ``biases`` of layers with signs, of the last one without.
 
     ``open`` are weights that nothing told yet: layer, neuron and input. ``by_values`` is a choice of signs
