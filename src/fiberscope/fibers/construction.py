@@ -36,6 +36,7 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.fibers.local import LocalIdentifiability, local_identifiability
 from fiberscope.fibers.witnesses import Trail, exact_witnesses
 from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.engines.limits import MOST_FACES
 from fiberscope.geometry.folds.bend_chains import Chains, chains_of, with_output
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.regions import regions
@@ -46,9 +47,9 @@ from fiberscope.results import Result, hidden
 
 _TRIES = 20
 
-SMALL, DIMENSIONS = 100, 8
-"""Inputs times hidden neurons, and inputs, up to which the complex is built; these networks have few regions: 1,943 for
-7-7-7-1, which takes four seconds."""
+SMALL = 100
+"""Inputs times hidden neurons up to which the complex is built; these networks have few regions: 1,943 for 7-7-7-1,
+which takes four seconds."""
 
 _SAMPLES = 512
 """Inputs at which a draw looks where neurons are on."""
@@ -168,7 +169,7 @@ def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int =
         if not all(found.least > 0 and _inside(found.inputs, box) for found in exact):
             continue
         witnesses, margin = tuple(found.inputs for found in exact), float(min(found.least for found in exact))
-        if sizes[0] > DIMENSIONS or sizes[0] * net.num_hidden > SMALL:
+        if sizes[0] > MOST_FACES or sizes[0] * net.num_hidden > SMALL:
             return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)
         complex = regions(with_output(net, 0), box)
         found = genericity(complex)
