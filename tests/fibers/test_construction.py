@@ -196,3 +196,10 @@ def test_a_random_network_need_not_have_the_chains() -> None:
 def test_bad_input(widths: tuple[int, ...], domain: Box, word: str) -> None:
     with pytest.raises(InputError, match=word):
         identifiable_network(widths, domain, 0)
+
+
+@pytest.mark.parametrize(("widths", "checked"), [((5, 5, 5, 5, 1), True), ((9, 5, 1), False)])
+def test_the_complex_is_built_up_to_eight_inputs(widths, checked):
+    """Fifteen hidden neurons are proven to be general; nine inputs were an error where neurons are few."""
+    found = identifiable_construction(widths, Box.cube(widths[0]))
+    assert found.checked == checked and found.transparent and found.general is (True if checked else None)

@@ -13,6 +13,7 @@ from planted import random_network
 import fiberscope as fs
 from fiberscope.numerics.cutoffs import SIGN_OFF
 from fiberscope.recovery.black_box import Search, held_out
+from fiberscope.recovery.layers.bent_surfaces import State, Walk
 from fiberscope.recovery.lines import BESIDE, scan
 from fiberscope.recovery.oracle import Oracle, settle
 from fiberscope.recovery.place import place_of
@@ -154,3 +155,14 @@ def test_later_folds_of_leaky_networks_are_drawn_where_they_are():
     points = ax.collections[-1].get_paths()[0].vertices
     value = np.where(points > 0, points, 0.5 * points).sum(axis=1) - 1
     assert points.min() < -2 and np.abs(value).max() < 1e-2
+
+
+def test_a_surface_that_is_a_fold_is_not_followed_behind_it():
+    """A point of it has no side of the fold."""
+    net = fs.Network([np.eye(2), [[1.0, 1.0]], [[1.0]]], [[0.0, 0.0], [-1.0], [0.0]])
+    walk = Walk(
+        Oracle(net, 2), place_of(None, 2), Prefix((np.eye(2),), (np.zeros(2),), 0.0, True), np.random.default_rng(0)
+    )
+    x = np.array([0.0, 2.0])
+    state = State(x, np.array([1.0, 0.0]), walk.prefix.cell(walk.prefix.pattern(x)))
+    assert walk.near(state, np.array([0.0, 1.5]), 0) is None

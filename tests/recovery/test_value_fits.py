@@ -19,7 +19,7 @@ from fiberscope.recovery.place import place_of
 from fiberscope.recovery.polish import damped, forward, polish
 from fiberscope.recovery.pool import Pool
 from fiberscope.recovery.prefix import Prefix
-from fiberscope.recovery.recovered import Unresolved
+from fiberscope.recovery.unresolved import Unresolved
 from fiberscope.run import Run
 
 

@@ -54,7 +54,7 @@ from fiberscope.numerics.grids import Grid
 from fiberscope.numerics.lp.programs import Polyhedron
 from fiberscope.numerics.points import solve_point
 from fiberscope.numerics.rank import exact_rank, numerical_rank
-from fiberscope.recovery.recovered import Unresolved
+from fiberscope.recovery.unresolved import Unresolved
 from fiberscope.reporting.archive import ArchiveCheck
 from fiberscope.studies.lab.runner import StudyInfo, StudyResult, TaskFailure
 from fiberscope.studies.lab.study import Task

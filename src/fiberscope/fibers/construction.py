@@ -36,6 +36,7 @@ from fiberscope.errors import InputError, NotGenericError
 from fiberscope.fibers.local import LocalIdentifiability, local_identifiability
 from fiberscope.fibers.witnesses import Trail, exact_witnesses
 from fiberscope.geometry.domains import Box, Domain
+from fiberscope.geometry.engines.limits import MOST_FACES
 from fiberscope.geometry.folds.bend_chains import Chains, chains_of, with_output
 from fiberscope.geometry.folds.genericity import genericity
 from fiberscope.geometry.regions import regions
@@ -46,8 +47,9 @@ from fiberscope.results import Result, hidden
 
 _TRIES = 20
 
-SMALL = 48
-"""Inputs times hidden neurons up to which the complex is built; these networks have few regions, a few hundred."""
+SMALL = 100
+"""Inputs times hidden neurons up to which the complex is built; these networks have few regions: 1,943 for 7-7-7-1,
+which takes four seconds."""
 
 _SAMPLES = 512
 """Inputs at which a draw looks where neurons are on."""
@@ -112,9 +114,9 @@ def identifiable_network(widths: Sequence[int], domain: Domain, seed: int = 0) -
     or more, the network is determined among its neighbours only: near it no other has its function on the domain, but
     for rescalings, which an exact rank proves.
 
-    Where inputs times hidden neurons are above 48 the first rests on the construction: the network itself is not
-    checked to be general, nor are its dependency graphs computed. :func:`identifiable_construction` says what was
-    proven.
+    Where inputs times hidden neurons are above 100, or inputs above 8, the first rests on the construction: the network
+    itself is not checked to be general, nor are its dependency graphs computed. :func:`identifiable_construction` says
+    what was proven.
 
     Parameters
     ----------
@@ -147,9 +149,9 @@ def identifiable_network(widths: Sequence[int], domain: Domain, seed: int = 0) -
 def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int = 0) -> Construction:
     """As :func:`identifiable_network`, with what was proven.
 
-    Up to 48 inputs times hidden neurons the complex is built, and generality, transparency and the dependency graph of
-    every truncated network are decided on it; a draw that fails is drawn again. Above that the answer says that the
-    graphs were not computed; transparency and the bends at the witnesses are checked in any size.
+    Up to 8 inputs, and 100 inputs times hidden neurons, the complex is built, and generality, transparency and the
+    dependency graph of every truncated network are decided on it; a draw that fails is drawn again. Above that the
+    answer says that the graphs were not computed; transparency and the bends at the witnesses are checked in any size.
 
     >>> identifiable_construction((2, 2, 2, 2, 1), Box.cube(2), seed=0).chains[0]
     Chains(layer=1, needed=2, units=(0, 1), starts=2, width=2)
@@ -167,7 +169,7 @@ def identifiable_construction(widths: Sequence[int], domain: Domain, seed: int =
         if not all(found.least > 0 and _inside(found.inputs, box) for found in exact):
             continue
         witnesses, margin = tuple(found.inputs for found in exact), float(min(found.least for found in exact))
-        if sizes[0] * net.num_hidden > SMALL:
+        if sizes[0] > MOST_FACES or sizes[0] * net.num_hidden > SMALL:
             return Construction(net, box, witnesses, margin, None, None, True, seed, attempt + 1)
         complex = regions(with_output(net, 0), box)
         found = genericity(complex)

@@ -18,7 +18,8 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.cutoffs import PROVEN
 from fiberscope.recovery.black_box import black_box
 from fiberscope.recovery.place import place_of
-from fiberscope.recovery.recovered import Recovery, Unresolved
+from fiberscope.recovery.recovered import Recovery
+from fiberscope.recovery.unresolved import Unresolved
 from fiberscope.recovery.white_box import white_box
 from fiberscope.run import Progress, Run
 

@@ -9,26 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from fiberscope.network.network import Network
 from fiberscope.numerics.floats import FloatArray, ObjectArray
-from fiberscope.results import Pictured, Result, hidden
+from fiberscope.recovery.unresolved import Unresolved
+from fiberscope.results import Pictured, hidden
 
 if TYPE_CHECKING:
     from fiberscope.fibers.fiber import Fiber
 
 Layers = tuple[tuple[ObjectArray, ObjectArray], ...]
 """Weights and biases in fractions, the outputs last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unresolved(Result):
-    """A neuron, or a layer where ``neuron`` is None, that could not be decided, and why. Layers count from 1."""
-
-    layer: int
-    neuron: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"layer {self.layer}" if self.neuron is None else f"neuron {self.neuron} of layer {self.layer}"
-        return f"{where}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,8 @@ from fiberscope.network.network import Network
 from fiberscope.numerics.exact_arrays import fractions, nearest
 from fiberscope.numerics.exact_linear import matrix_of, reduced, unit
 from fiberscope.numerics.floats import BoolArray, ObjectArray
-from fiberscope.recovery.recovered import Layers, Recovery, Unresolved, network_of
+from fiberscope.recovery.recovered import Layers, Recovery, network_of
+from fiberscope.recovery.unresolved import Unresolved
 from fiberscope.run import Run
 
 PROOF = "its parameters are those of the complex's network up to order and positive scale of neurons, in fractions"

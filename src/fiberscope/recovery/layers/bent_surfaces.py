@@ -355,8 +355,8 @@ class Walk:
         ahead = side * h / np.linalg.norm(h)
         across = state.g - ahead * (ahead @ state.g)
         size = np.linalg.norm(across)
-        if not size > self.sharp * np.linalg.norm(state.g):
-            return None
+        if not side or not size > self.sharp * np.linalg.norm(state.g):
+            return None  # the surface is the fold itself, or nearly
         across = across / size
         room = 0.5 * self.clearance(state.cell, y, fold)
         for reach, steep in ((0.2, STEEP), (0.03, STEEP), (0.1, 10 * STEEP)):
