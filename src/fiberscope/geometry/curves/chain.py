@@ -14,6 +14,7 @@ from fiberscope.geometry.curves.breakpoints import Breaks
 from fiberscope.geometry.curves.chain_kernels import cut, fill, follow, scan, scatter, thin
 from fiberscope.geometry.curves.curve import Polyline
 from fiberscope.geometry.curves.firm import straight_breaks
+from fiberscope.geometry.curves.straight import DEEP, SQUARE
 from fiberscope.geometry.engines.planar import tracked as track
 from fiberscope.geometry.engines.planar.chain_bends import gather
 from fiberscope.network.convolutions import Convolution
@@ -44,9 +45,6 @@ THIN = 4
 
 LARGE = 1 << 14
 """Smaller matrices stay in the cache; for them no kernel is compiled."""
-
-DEEP, SQUARE = 5, 1024
-"""From so many layers on spectral norms are asked for, of matrices with so many rows and columns at most."""
 
 MOST_TAPS = 1 << 22
 """Numbers of a convolution written as a sparse matrix, which are kept."""

@@ -10,6 +10,7 @@ of a preactivation at a point, and the order in which preactivations vanish betw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 
 MANY = 64
 """So many open signs in one layer are worth tighter bounds, which cost a factorisation of every matrix."""
+
+
+DEEP, SQUARE = 5, 1024
+"""From so many layers on spectral norms are asked for, of matrices with so many rows and columns at most."""
 
 
 class Loose(Exception):
@@ -430,7 +435,13 @@ class NearLines:
         start = np.zeros((3, len(rows)))
         if node.offset is not None:
             start[2] = node.offset[rows]
-        if len(rows) > 1 and layer not in self._spectral:
-            self._spectral[layer] = spectral_bound(matrix)
         part = np.ascontiguousarray(matrix[np.ix_(rows, columns)].T)
-        return value.times(part, start, self._spectral[layer] if len(rows) > 1 else length(np.abs(part)))
+        return value.times(part, start, self._norm(layer, matrix) if len(rows) > 1 else length(np.abs(part)))
+
+    def _norm(self, layer: int, matrix: FloatArray) -> float:
+        """Not below the spectral norm, once for a layer; infinite where absolute values do and it takes longer."""
+        if len(self.layers) <= DEEP or max(matrix.shape) > SQUARE:
+            return math.inf
+        if layer not in self._spectral:
+            self._spectral[layer] = spectral_bound(matrix)
+        return self._spectral[layer]
