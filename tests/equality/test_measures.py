@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fiberscope as fs
 from fiberscope.equality.counterexample import exact_outputs
-from fiberscope.equality.measures import measure_of
+from fiberscope.equality.measures import equivalent_by, measure_of
 
 BOX = fs.Box.cube(2)
 
@@ -81,6 +81,16 @@ def test_what_one_rounding_of_a_unit_explains_is_not_different():
         a, b = fs.Network([[[0.0]]], [[0.0]]), fs.Network([[[0.0]]], [[e]])
         assert fs.equivalent(a, b, fs.Box.cube(1), [e]).equal is not False
         assert fs.equivalent(a, b, fs.Box.cube(1), [np.nextafter(e, 0.0)]).equal is not True
+
+
+def test_different_without_a_point_is_not_told_of_rounded_units():
+    a, b = pair(2)
+    measure = measure_of([0.1, 0.2, 0.3], "max", 3)
+
+    def ask(*_, **__):
+        return fs.Verdict(False, "a method without a point", BOX, 1.0)
+
+    assert equivalent_by(measure, a, b, BOX, ask).equal is None
 
 
 def test_certificates_are_about_what_was_compared(tmp_path):
