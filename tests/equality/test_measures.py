@@ -139,5 +139,6 @@ def test_an_audit_and_balls_ask_the_same():
     a, b = pair(1)
     found = fs.audit(a, b, BOX, [1.0, 1.0, 1.0], data=np.eye(2))
     assert found.equal is True and found.verdict.kind == "within 1, 1, 1 output by output"
+    assert found.verdict.reason.startswith("in units of the tolerances, ")
     around = fs.equivalent_around(a, b, np.zeros((2, 2)), 0.1, 1.0, norm="sum")
     assert around.equal is True

@@ -323,7 +323,7 @@ def _cases(report: Any, verdict: Any, found: Any) -> list[TestCase]:
 
 def _sentence(verdict: Any) -> str:
     word = {True: "equal", False: "different", None: "undecided"}[verdict.equal]
-    told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+    told = "" if verdict.bound is None else f", largest {_what(verdict)} proven {verdict.bound:.6g}"
     text = f"{word} {verdict.kind} on {verdict.domain!r}{told}: {verdict.reason or verdict.method}"
     example = verdict.counterexample
     if example is not None:
@@ -332,6 +332,11 @@ def _sentence(verdict: Any) -> str:
     if verdict.equal is None:
         text += "".join(f"; {line}" for line in _open(verdict))
     return text
+
+
+def _what(verdict: Any) -> str:
+    """What bound and interval are of."""
+    return "difference" if getattr(verdict, "tolerances", None) is None else "share of a tolerance"
 
 
 def _structure(verdict: Any, told: str = "") -> str:
@@ -351,7 +356,7 @@ def _show(console: Console, report: Any, verdict: Any, found: Any, certificate: 
         if found.note:
             say(f"note: {found.note}")
     if verdict is not None:
-        told = "" if verdict.bound is None else f", largest difference proven {verdict.bound:.6g}"
+        told = "" if verdict.bound is None else f", largest {_what(verdict)} proven {verdict.bound:.6g}"
         line = f"{_WORDS[verdict.equal]} {verdict.kind} on "
         console.print(line, end="", highlight=False)
         say(f"{verdict.domain!r}{told}")
@@ -395,7 +400,9 @@ def _open(verdict: Any, report: Any = None) -> list[str]:
     lines = []
     interval = getattr(verdict, "interval", None)
     if interval is not None:
-        lines.append(f"the largest difference is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)")
+        lines.append(
+            f"the largest {_what(verdict)} is between {interval.low:.6g} (found) and {interval.high:.6g} (proven)"
+        )
     slow = sorted(verdict.tried, key=lambda item: -item[1])
     lines.append("tried: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slow[:6]))
     near = None if report is None or verdict.margin != 0 else report.rounding.bound

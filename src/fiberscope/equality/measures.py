@@ -110,7 +110,8 @@ def equivalent_by(
     if a.out_size != b.out_size:
         raise InputError(f"networks: expected as many outputs of both, got {a.out_size} and {b.out_size}")
     found = ask(measure.of(a), measure.of(b), domain, measure.allowed, **options)
-    found = replace(found, norm=measure.norm, tolerances=measure.tolerances)
+    reason = f"in units of the tolerances, {found.reason}" if measure.tolerances and found.reason else found.reason
+    found = replace(found, norm=measure.norm, tolerances=measure.tolerances, reason=reason)
     if found.counterexample is None:
         # without a point it is not known that they differ by more than the rounding of units
         return replace(found, equal=None, evidence=None) if found.equal is False and measure.tolerances else found
